@@ -1,0 +1,61 @@
+package middleware
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Backoff is an exponential schedule. The zero value waits not at all.
+type Backoff struct {
+	// Base is the first wait.
+	Base time.Duration
+	// Cap limits a single wait, jitter included; 0 = no limit.
+	Cap time.Duration
+	// Jitter spreads each wait evenly over +- that share of it: 0.25 = +-25 %.
+	Jitter float64
+	// Salt adds a random 0..Salt to each wait.
+	Salt time.Duration
+}
+
+// Validate reports a negative field or a jitter outside 0..1, by name.
+func (b Backoff) Validate() error {
+	switch {
+	case b.Base < 0:
+		return fmt.Errorf("Backoff.Base is %v, want >= 0", b.Base)
+	case b.Cap < 0:
+		return fmt.Errorf("Backoff.Cap is %v, want >= 0", b.Cap)
+	case b.Salt < 0:
+		return fmt.Errorf("Backoff.Salt is %v, want >= 0", b.Salt)
+	case !(b.Jitter >= 0 && b.Jitter <= 1): // also refuses NaN
+		return fmt.Errorf("Backoff.Jitter is %v, want 0..1", b.Jitter)
+	}
+	return nil
+}
+
+// forever stands in for "no cap": far beyond any deadline, yet it can be jittered
+// without overflow.
+const forever = time.Duration(math.MaxInt64 / 4)
+
+// After returns the wait before retry n, counted from 0.
+func (b Backoff) After(n int) time.Duration {
+	if b.Base <= 0 {
+		return 0
+	}
+	limit := b.Cap
+	if limit == 0 {
+		limit = forever
+	}
+	wait := limit
+	if n < 62 && b.Base <= limit>>n {
+		wait = b.Base << n
+	}
+	if b.Jitter > 0 {
+		wait = time.Duration(float64(wait) * (1 - b.Jitter + 2*b.Jitter*rand.Float64()))
+	}
+	if b.Salt > 0 {
+		wait += rand.N(b.Salt)
+	}
+	return min(wait, limit)
+}

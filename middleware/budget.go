@@ -1,0 +1,46 @@
+package middleware
+
+import (
+	"fmt"
+	"time"
+)
+
+// Budget limits how often, and for how long in waits, one layer may have an
+// operation sent again. What was spent is kept in the Operation, so a layer that
+// is entered a second time goes on where it stopped: budgets add, they never
+// multiply. A Budget itself is immutable and is told apart by its address.
+type Budget struct {
+	// Name is shown in reports: "failover".
+	Name string
+	// Retries is the number of re-sends per operation, the first send not
+	// counted. 0 allows none.
+	Retries int
+	// Time limits the sum of the waits per operation; 0 = no limit. A wait that
+	// would exceed what is left is refused, not shortened.
+	Time time.Duration
+}
+
+// Charge is what an operation spent of one budget.
+type Charge struct {
+	Budget  string
+	Retries int
+	Waited  time.Duration
+}
+
+type charge struct {
+	budget  *Budget
+	retries int
+	waited  time.Duration
+}
+
+func (b *Budget) String() string {
+	if b.Time > 0 {
+		return fmt.Sprintf("%s %d/%s", b.Name, b.Retries, b.Time)
+	}
+	return fmt.Sprintf("%s %d", b.Name, b.Retries)
+}
+
+// allows reports whether c can take one more re-send after wait.
+func (b *Budget) allows(c charge, wait time.Duration) bool {
+	return c.retries < b.Retries && (b.Time == 0 || c.waited+wait <= b.Time)
+}

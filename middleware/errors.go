@@ -1,0 +1,106 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// Sentinels for errors.Is.
+var (
+	// ErrCircuitOpen says that a breaker let nothing through.
+	ErrCircuitOpen = errors.New("reroute: circuit open")
+	// ErrBudgetSpent says that an operation ended because a retry budget was used up.
+	ErrBudgetSpent = errors.New("reroute: retry budget spent")
+	// ErrNotRepeatable says that an operation ended because it may have been
+	// carried out and must not be carried out twice.
+	ErrNotRepeatable = errors.New("reroute: the operation must not be repeated")
+)
+
+// Error is the one error type of an operation that ended without an answer. It
+// is made once, where the operation began. errors.Is finds the transport's error
+// underneath, context.Canceled or context.DeadlineExceeded when the caller's
+// time or patience ended it, and the sentinel of its Stop.
+//
+// Its text holds no URL query, header or body.
+type Error struct {
+	// Outcome is the dialect's judgement of the end: in Cosmos DB an operation
+	// out of time has the Code "408/20008".
+	Outcome Outcome
+	// Stop says why nothing was sent again.
+	Stop Stop
+	// LastStatus, LastSubstatus and LastHeader are those of the newest real
+	// answer of any attempt; 0 and nil if there was none. Its body is gone.
+	LastStatus, LastSubstatus int
+	LastHeader                http.Header
+	// Report is the operation's story.
+	Report Report
+	// Err is what failed.
+	Err error
+}
+
+// typed wraps err with what the operation knows.
+func (op *Operation) typed(err error) error {
+	var already *Error
+	if errors.As(err, &already) {
+		return err
+	}
+	report := op.Report()
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	e := &Error{
+		Stop: op.stop, Report: report, Err: err,
+		LastStatus: op.last.status, LastSubstatus: op.last.substatus, LastHeader: op.last.header,
+	}
+	switch {
+	case op.stop == Deadline:
+		e.Outcome = contextOutcome(op.dialect, &op.intent, context.DeadlineExceeded)
+	case op.dialect != nil:
+		e.Outcome = op.judge(op.dialect, nil, err)
+	default:
+		e.Outcome = JudgeError(err)
+	}
+	return e
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("reroute: ")
+	if e.Report.Operation != "" {
+		b.WriteString(e.Report.Operation + ": ")
+	}
+	fmt.Fprintf(&b, "%s after %d sends", e.Stop, e.Report.Sends)
+	if e.Outcome.Code != "" {
+		fmt.Fprintf(&b, " (%s)", e.Outcome.Code)
+	}
+	if e.LastStatus != 0 {
+		fmt.Fprintf(&b, ", last answer %d/%d", e.LastStatus, e.LastSubstatus)
+	}
+	fmt.Fprintf(&b, ": %v", e.Err)
+	return b.String()
+}
+
+// Unwrap returns the transport's error, or the cause of the context's end.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is makes the error match the context errors and the sentinels by its Stop.
+func (e *Error) Is(target error) bool {
+	switch target {
+	case context.DeadlineExceeded:
+		return e.Stop == Deadline
+	case context.Canceled:
+		return e.Stop == CanceledByCaller
+	case ErrBudgetSpent:
+		return e.Stop == BudgetSpent
+	case ErrNotRepeatable:
+		return e.Stop == NotRepeatable
+	case ErrBodyNotReplayable:
+		return e.Stop == NotReplayable
+	}
+	return false
+}
+
+// Timeout reports whether time ran out, which is what http.Client asks.
+func (e *Error) Timeout() bool { return e.Stop == Deadline || e.Outcome.Cause == Timeout }

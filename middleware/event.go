@@ -1,0 +1,128 @@
+package middleware
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// EventKind says what happened.
+type EventKind uint8
+
+// The kinds of events.
+const (
+	// AttemptStarted precedes each send.
+	AttemptStarted EventKind = iota
+	// AttemptEnded follows each send, exactly once, with its outcome.
+	AttemptEnded
+	// RetryScheduled says that the operation will be sent again after Wait.
+	RetryScheduled
+	// GaveUp says that a layer would have sent again and may not: see Stop.
+	GaveUp
+	// TopologyRefreshed says that the topology was read again, or could not be.
+	TopologyRefreshed
+	// RangesRefreshed says that a container's partition map was read again.
+	RangesRefreshed
+	// EndpointMarked says that a region's endpoint is to be avoided for a while.
+	EndpointMarked
+	// EndpointRestored says that a marked endpoint serves again.
+	EndpointRestored
+	// BreakerOpened says that a breaker gave up on a partition in a region.
+	BreakerOpened
+	// BreakerClosed says that it serves again.
+	BreakerClosed
+	// OverrideRecorded says that a partition's writes were found in another region.
+	OverrideRecorded
+	// PoolReplaced says that a connection pool that kept failing was replaced.
+	PoolReplaced
+)
+
+var eventNames = [...]string{
+	"attempt started", "attempt ended", "retry scheduled", "gave up", "topology refreshed", "ranges refreshed",
+	"endpoint marked", "endpoint restored", "breaker opened", "breaker closed", "override recorded", "pool replaced",
+}
+
+// String returns the kind in lower case words.
+func (k EventKind) String() string {
+	if int(k) < len(eventNames) {
+		return eventNames[k]
+	}
+	return "unknown event"
+}
+
+// Event is one thing that happened to an operation. Fields that a kind has no
+// use for are zero. It holds no credential, header or body.
+type Event struct {
+	Kind      EventKind
+	Operation string // dialect's name: "read item"
+	Attempt   int    // number of the attempt meant, from 1
+	Target
+	Cause   Cause
+	Code    string // dialect's short form: "403/3"
+	Status  int
+	Budget  string
+	Wait    time.Duration
+	Elapsed time.Duration
+	Stop    Stop
+	Err     error
+}
+
+// Observer is told what happens to operations. It is called on the request path
+// and never under a lock: it must not block, and may be called from many
+// goroutines at once. It is a Layer: stacked outermost it sees all below. An
+// operation has one observer, the outermost.
+type Observer func(ctx context.Context, e Event)
+
+// Wrap has the operations that pass report to o. A nil Observer is no layer.
+func (o Observer) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
+	if o == nil {
+		return next, nil
+	}
+	return RoundTripperFunc(func(req *http.Request) (*http.Response, error) {
+		op, req, started := begin(req, nil)
+		op.observe(o)
+		resp, err := next.RoundTrip(req)
+		if started {
+			return op.finish(req, resp, err)
+		}
+		return resp, err
+	}), nil
+}
+
+func (op *Operation) observe(o Observer) {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	if op.observer == nil {
+		op.observer = o
+	}
+}
+
+// Emit tells the operation's observer, if there is one, of e.
+func (op *Operation) Emit(ctx context.Context, e Event) { op.emit(ctx, func() Event { return e }) }
+
+// emit builds the event only where somebody listens.
+func (op *Operation) emit(ctx context.Context, build func() Event) {
+	op.mu.Lock()
+	observer, name := op.observer, op.intent.Name
+	op.mu.Unlock()
+	if observer == nil {
+		return
+	}
+	e := build()
+	if e.Operation == "" {
+		e.Operation = name
+	}
+	observer(ctx, e)
+}
+
+// attemptEvent tells the end of an attempt.
+func (op *Operation) attemptEvent(number int) Event {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	if number > len(op.attempts) {
+		return Event{Kind: AttemptEnded, Attempt: number}
+	}
+	a := op.attempts[number-1]
+	return Event{Kind: AttemptEnded, Attempt: number, Target: a.Target, Cause: a.Cause, Code: a.Code,
+		Status: a.Status, Elapsed: a.Elapsed, Err: a.Err}
+}

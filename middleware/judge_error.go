@@ -1,0 +1,70 @@
+package middleware
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/hashicorp/go-retryablehttp"
+)
+
+// JudgeError judges a base transport's error by its kind (DESIGN rule 5): a
+// failed dial, a failed name lookup and a failed TLS handshake were not sent;
+// anything else may have been. What no repeat can mend is left to the
+// judgement of go-retryablehttp's default policy. Dialects call it for the
+// errors they have no better words for.
+func JudgeError(err error) Outcome {
+	switch {
+	case err == nil:
+		return Outcome{Cause: Unjudged}
+	case unmendable(err):
+		return Outcome{Cause: Unmendable, Unapplied: true, Code: "unmendable"}
+	case notSent(err):
+		return Outcome{Cause: Unreachable, Unapplied: true, Code: "unreachable"}
+	case timedOut(err):
+		return Outcome{Cause: Timeout, Code: "timeout"}
+	default:
+		return Outcome{Cause: Broken, Code: "broken"}
+	}
+}
+
+func unmendable(err error) bool {
+	var cert *tls.CertificateVerificationError
+	if errors.As(err, &cert) {
+		return true
+	}
+	// The policy recognises its cases by the text inside a *url.Error, which is
+	// how http.Client hands errors over; a RoundTripper sees them bare.
+	var u *url.Error
+	if !errors.As(err, &u) {
+		u = &url.Error{Op: http.MethodGet, Err: err}
+	}
+	retry, _ := retryablehttp.DefaultRetryPolicy(context.Background(), nil, u)
+	return !retry
+}
+
+func notSent(err error) bool {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		return true
+	}
+	var dns *net.DNSError
+	if errors.As(err, &dns) {
+		return true
+	}
+	var record tls.RecordHeaderError
+	if errors.As(err, &record) {
+		return true
+	}
+	// net/http keeps the type of this one to itself.
+	return strings.Contains(err.Error(), "TLS handshake timeout")
+}
+
+func timedOut(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}

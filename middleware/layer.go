@@ -1,0 +1,131 @@
+// Package middleware is the vocabulary of reroute and its one retry loop.
+//
+// A Layer wraps an http.RoundTripper. An Operation is one caller-visible
+// request: it may be sent several times, and every layer that handles it finds
+// the same Operation in the request's context, so what one layer spends, all
+// know. A Dialect says what a request is and what a result means; layers switch
+// on the Cause it names and never see status numbers. Retry is the only code
+// that sends again.
+//
+//	caller -> Stack -> layer -> layer -> ... -> base
+//	            |        |
+//	            |        Retry: judge, check budget, wait, send again
+//	            Operation begins here and its error is typed here
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// Layer wraps next into another http.RoundTripper. A Layer is its own
+// configuration: its zero value has the documented defaults, a bad value is an
+// error of Wrap that names the field. Wrap sends nothing and starts nothing. The
+// same Layer may be wrapped any number of times.
+type Layer interface {
+	Wrap(next http.RoundTripper) (http.RoundTripper, error)
+}
+
+// LayerFunc adapts a function that cannot fail to a Layer.
+type LayerFunc func(next http.RoundTripper) http.RoundTripper
+
+// Wrap calls f.
+func (f LayerFunc) Wrap(next http.RoundTripper) (http.RoundTripper, error) { return f(next), nil }
+
+// RoundTripperFunc adapts a function to an http.RoundTripper.
+type RoundTripperFunc func(*http.Request) (*http.Response, error)
+
+// RoundTrip calls f.
+func (f RoundTripperFunc) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// Stack joins layers around base, outermost first: Stack(base, a, b) sends
+// through a, then b, then base. A nil base is http.DefaultTransport. The errors
+// of all layers are joined, each with the layer's position and type, so that
+// every mistake shows at once. The result forwards CloseIdleConnections to base.
+func Stack(base http.RoundTripper, layers ...Layer) (http.RoundTripper, error) {
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	s := &stack{base: base, stages: make([]stage, len(layers))}
+	next := recorded(base)
+	var errs []error
+	for i := len(layers) - 1; i >= 0; i-- {
+		if layers[i] == nil {
+			errs = append(errs, fmt.Errorf("layer %d is nil", i))
+			continue
+		}
+		rt, err := layers[i].Wrap(next)
+		if err == nil && rt == nil {
+			err = errors.New("Wrap returned neither a RoundTripper nor an error")
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("layer %d (%T): %w", i, layers[i], err))
+			continue
+		}
+		s.stages[i] = stage{layer: layers[i], rt: rt}
+		next = rt
+	}
+	if len(errs) > 0 {
+		for i, j := 0, len(errs)-1; i < j; i, j = i+1, j-1 {
+			errs[i], errs[j] = errs[j], errs[i]
+		}
+		return nil, fmt.Errorf("middleware.Stack: %w", errors.Join(errs...))
+	}
+	s.next = next
+	return s, nil
+}
+
+// stack is the outermost RoundTripper of a Stack: the operation starts and ends
+// here, and base stays reachable for Describe and CloseIdleConnections whatever
+// the layers in between are made of.
+type stack struct {
+	next   http.RoundTripper
+	base   http.RoundTripper
+	stages []stage
+}
+
+type stage struct {
+	layer Layer
+	rt    http.RoundTripper
+}
+
+func (s *stack) RoundTrip(req *http.Request) (*http.Response, error) {
+	op, req, started := begin(req, nil)
+	resp, err := s.next.RoundTrip(req)
+	if started {
+		return op.finish(req, resp, err)
+	}
+	return resp, err
+}
+
+func (s *stack) CloseIdleConnections() { closeIdle(s.base) }
+
+func (s *stack) records() {}
+
+// recording is implemented by the RoundTrippers of this package that record
+// their attempts themselves.
+type recording interface{ records() }
+
+// recorded puts a recorder over next unless one is already below.
+func recorded(next http.RoundTripper) http.RoundTripper {
+	if _, ok := next.(recording); ok {
+		return next
+	}
+	return &recorder{next: next}
+}
+
+func closeIdle(rt http.RoundTripper) {
+	if c, ok := rt.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// Refuse is how a layer declines to send: it closes the request's body, as a
+// RoundTripper must on every path, and returns err.
+func Refuse(req *http.Request, err error) (*http.Response, error) {
+	if req.Body != nil {
+		_ = req.Body.Close()
+	}
+	return nil, err
+}

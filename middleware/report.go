@@ -1,0 +1,246 @@
+package middleware
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/reroute-go/reroute/idempotency"
+)
+
+// Stop says why an operation was not sent again.
+type Stop uint8
+
+const (
+	// NotStopped is the zero value: the operation still runs.
+	NotStopped Stop = iota
+	// Answered means that there was an answer nobody had to retry.
+	Answered
+	// NotRetried means that no layer of the stack retries this outcome.
+	NotRetried
+	// NotRepeatable means that the request may have been carried out and must
+	// not be carried out twice.
+	NotRepeatable
+	// BudgetSpent means that the layer's budget was used up.
+	BudgetSpent
+	// Deadline means that time had run out, or that the next wait would not have
+	// ended in time.
+	Deadline
+	// CanceledByCaller means that the caller gave up.
+	CanceledByCaller
+	// NotReplayable means that the request body could not be sent again.
+	NotReplayable
+	// NotPrepared means that what the next attempt needed could not be had.
+	NotPrepared
+)
+
+var stopNames = [...]string{
+	"running", "answered", "not retried", "not repeatable", "budget spent", "deadline", "canceled",
+	"body not replayable", "not prepared",
+}
+
+// String returns the reason in lower case words.
+func (s Stop) String() string {
+	if int(s) < len(stopNames) {
+		return stopNames[s]
+	}
+	return "unknown stop"
+}
+
+func stopOf(ctx context.Context) Stop {
+	switch ctx.Err() {
+	case nil:
+		return NotStopped
+	case context.DeadlineExceeded:
+		return Deadline
+	default:
+		return CanceledByCaller
+	}
+}
+
+// Attempt is one send.
+type Attempt struct {
+	Number int // from 1
+	Target
+	Cause             Cause
+	Code              string // dialect's short form: "429/3200"
+	Status, Substatus int    // 0 without an answer
+	// NotSent is set when the attempt failed and certainly nothing was sent or
+	// carried out.
+	NotSent bool
+	Started time.Time
+	// Elapsed is the time to the response headers, or to the failure.
+	Elapsed time.Duration
+	// Wait came before this attempt.
+	Wait time.Duration
+	// Err is the transport's error.
+	Err error
+
+	serial int
+}
+
+// Report is what there is to know about an operation.
+type Report struct {
+	Operation string // dialect's name: "read item"
+	Level     idempotency.Level
+	Attempts  []Attempt
+	Sends     int
+	// Charges lists what each budget paid.
+	Charges []Charge
+	Stop    Stop
+	// InDoubt is set when some attempt may have been carried out although it did
+	// not answer so.
+	InDoubt bool
+	// Echo says that the final answer is what this operation's own earlier
+	// attempt would cause: a 409 after a re-sent create that had in fact worked
+	// the first time. It is NoEcho when no earlier attempt can have worked.
+	Echo    idempotency.Echo
+	Elapsed time.Duration // since the operation began
+}
+
+// Report returns a copy of what is known so far.
+func (op *Operation) Report() Report {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	r := Report{
+		Operation: op.intent.Name,
+		Level:     op.intent.Level,
+		Attempts:  append([]Attempt(nil), op.attempts...),
+		Sends:     len(op.attempts),
+		Stop:      op.stop,
+		InDoubt:   op.inDoubt,
+		Echo:      op.echo(),
+		Elapsed:   time.Since(op.started),
+	}
+	for _, c := range op.charges {
+		r.Charges = append(r.Charges, Charge{Budget: c.budget.Name, Retries: c.retries, Waited: c.waited})
+	}
+	return r
+}
+
+func (op *Operation) echo() idempotency.Echo {
+	if op.inDoubt && op.judged.outcome.Cause == Final && op.judged.outcome.Answer == op.intent.Echo {
+		return op.intent.Echo
+	}
+	return idempotency.NoEcho
+}
+
+// Sends returns how often the operation was sent so far.
+func (op *Operation) Sends() int {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	return len(op.attempts)
+}
+
+// String tells the operation's story, a line an attempt.
+func (r Report) String() string {
+	var b strings.Builder
+	name := r.Operation
+	if name == "" {
+		name = "request"
+	}
+	fmt.Fprintf(&b, "%s: %d sends in %s, %s", name, r.Sends, round(r.Elapsed), r.Stop)
+	for _, c := range r.Charges {
+		fmt.Fprintf(&b, ", %s x%d", c.Budget, c.Retries)
+	}
+	if r.Echo != idempotency.NoEcho {
+		fmt.Fprintf(&b, ", echo of its own write: %s", r.Echo)
+	}
+	for _, a := range r.Attempts {
+		b.WriteString("\n  ")
+		b.WriteString(a.String())
+	}
+	return b.String()
+}
+
+// String tells one attempt in one line.
+func (a Attempt) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "#%d", a.Number)
+	if a.Wait > 0 {
+		fmt.Fprintf(&b, " after %s", round(a.Wait))
+	}
+	if a.Region != "" {
+		fmt.Fprintf(&b, " %s", a.Region)
+	}
+	if a.Endpoint != "" {
+		fmt.Fprintf(&b, " (%s)", a.Endpoint)
+	}
+	if a.Range != "" {
+		fmt.Fprintf(&b, " range %s", a.Range)
+	}
+	if a.Override {
+		b.WriteString(" override")
+	}
+	if a.Probe {
+		b.WriteString(" probe")
+	}
+	switch {
+	case a.Code != "":
+		fmt.Fprintf(&b, ": %s", a.Code)
+	case a.Status != 0:
+		fmt.Fprintf(&b, ": %d", a.Status)
+	}
+	if a.Cause != Unjudged && a.Cause.String() != a.Code {
+		fmt.Fprintf(&b, " %s", a.Cause)
+	}
+	if a.NotSent {
+		b.WriteString(", nothing done")
+	}
+	fmt.Fprintf(&b, " in %s", round(a.Elapsed))
+	return b.String()
+}
+
+func round(d time.Duration) time.Duration {
+	if d > time.Second {
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(time.Microsecond)
+}
+
+// finish ends an operation where it began: it types the error, once, and says
+// why nothing follows.
+func (op *Operation) finish(req *http.Request, resp *http.Response, err error) (*http.Response, error) {
+	resp, err = exactlyOne(resp, err)
+	op.mu.Lock()
+	op.done = true
+	if op.stop == NotStopped {
+		op.stop = op.whyStopped(resp)
+	}
+	op.mu.Unlock()
+	if op.replay != nil {
+		op.replay.finish()
+	}
+	if err == nil {
+		if resp.Request == nil {
+			resp.Request = req // so that FromResponse works over bases that leave it out
+		}
+		return resp, nil
+	}
+	return nil, op.typed(err)
+}
+
+func (op *Operation) whyStopped(resp *http.Response) Stop {
+	switch cause := op.judged.outcome.Cause; {
+	case resp == nil && op.ctx.Err() != nil:
+		return stopOf(op.ctx)
+	case resp != nil && !cause.Transient():
+		return Answered
+	default:
+		return NotRetried
+	}
+}
+
+// stopped records why a layer's loop gave the outcome up. A layer further out
+// may still retry; then the reason is forgotten with the next attempt.
+func (op *Operation) stopped(ctx context.Context, why Stop, out Outcome, v Verdict) {
+	op.mu.Lock()
+	op.stop = why
+	op.mu.Unlock()
+	op.emit(ctx, func() Event {
+		return Event{Kind: GaveUp, Attempt: op.Sends(), Target: op.Target(), Cause: out.Cause, Code: out.Code,
+			Budget: v.Budget.Name, Wait: v.Wait, Stop: why}
+	})
+}

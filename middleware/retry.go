@@ -1,0 +1,180 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// Policy looks at one transient outcome and says whether its layer wants the
+// operation sent again. It runs on the request path and must not block or send;
+// op.Spent tells what was charged so far.
+type Policy func(ctx context.Context, op *Operation, out Outcome) Verdict
+
+// Verdict is a policy's answer. Its zero value means: not my concern.
+type Verdict struct {
+	// Budget pays for the re-send; nil = do not send again.
+	Budget *Budget
+	// Wait comes before the re-send.
+	Wait time.Duration
+	// Prepare, if set, runs once the checks have passed, before the wait: it
+	// brings up to date what the next attempt needs, and is bounded by ctx. An
+	// error ends the operation with the answer in hand.
+	Prepare func(ctx context.Context) error
+}
+
+// Retry returns the one loop that sends again. It sends through next, has d
+// judge the result and, where the outcome is transient, asks p. Before any
+// re-send it checks, in this order: the operation may be repeated, or nothing
+// was carried out; the verdict's budget has a count and time left; the wait ends
+// before the deadline; the body can be replayed. What fails a check is returned
+// as it is, at once: an answer is never turned into an error.
+//
+// The budgets are all those that p may name, for Describe. Each is counted per
+// operation, so sends <= 1 + the sum of all budgets of a stack, whatever the
+// order of its layers.
+//
+// Retry returns an error when d or p is nil or a budget is nil or negative.
+func Retry(next http.RoundTripper, d Dialect, p Policy, budgets ...*Budget) (http.RoundTripper, error) {
+	switch {
+	case d == nil:
+		return nil, errors.New("Dialect is nil: which service is this?")
+	case p == nil:
+		return nil, errors.New("Policy is nil")
+	}
+	for i, b := range budgets {
+		if b == nil {
+			return nil, fmt.Errorf("budget %d is nil", i)
+		}
+		if b.Retries < 0 || b.Time < 0 {
+			return nil, fmt.Errorf("budget %q allows %d retries in %v, want >= 0", b.Name, b.Retries, b.Time)
+		}
+	}
+	return &retrier{next: recorded(next), dialect: d, policy: p, budgets: budgets}, nil
+}
+
+type retrier struct {
+	next    http.RoundTripper
+	dialect Dialect
+	policy  Policy
+	budgets []*Budget
+}
+
+func (r *retrier) CloseIdleConnections() { closeIdle(r.next) }
+
+func (r *retrier) records() {}
+
+func (r *retrier) RoundTrip(req *http.Request) (*http.Response, error) {
+	op, req, started := begin(req, r.dialect)
+	resp, err := r.loop(op, req)
+	if started {
+		return op.finish(req, resp, err)
+	}
+	return resp, err
+}
+
+func (r *retrier) loop(op *Operation, req *http.Request) (*http.Response, error) {
+	ctx := req.Context()
+	if ctx.Err() != nil {
+		return Refuse(req, context.Cause(ctx))
+	}
+	attempt := req
+	for {
+		resp, err := r.next.RoundTrip(attempt)
+		out := op.Judge(r.dialect, resp, err)
+		if !out.Cause.Transient() || op.Intent().Scope == Foreign {
+			return resp, err
+		}
+		v := r.policy(ctx, op, out)
+		if v.Budget == nil {
+			return resp, err
+		}
+		if stop := op.check(ctx, req, out, v); stop != NotStopped {
+			op.stopped(ctx, stop, out, v)
+			return resp, err
+		}
+		if v.Prepare != nil {
+			if stop := prepare(ctx, v); stop != NotStopped {
+				op.stopped(ctx, stop, out, v)
+				return resp, err
+			}
+		}
+		op.spend(v.Budget, v.Wait)
+		op.emit(ctx, func() Event {
+			return Event{Kind: RetryScheduled, Attempt: op.Sends(), Target: op.Target(), Cause: out.Cause, Code: out.Code,
+				Budget: v.Budget.Name, Wait: v.Wait}
+		})
+		if resp != nil {
+			discard(resp)
+		}
+		if !sleep(ctx, v.Wait) {
+			op.stopped(ctx, stopOf(ctx), out, v)
+			return nil, context.Cause(ctx)
+		}
+		if attempt, err = replayed(req); err != nil {
+			op.stopped(ctx, NotReplayable, out, v)
+			return nil, err
+		}
+	}
+}
+
+// check makes the four checks, in their order.
+func (op *Operation) check(ctx context.Context, req *http.Request, out Outcome, v Verdict) Stop {
+	switch {
+	case !op.mayRepeat(out):
+		return NotRepeatable
+	case !op.affords(v):
+		return BudgetSpent
+	case ctx.Err() != nil:
+		return stopOf(ctx)
+	case !fits(ctx, v.Wait):
+		return Deadline
+	case !op.canReplay(req):
+		return NotReplayable
+	}
+	return NotStopped
+}
+
+// prepare runs the verdict's preparation, which takes time of its own.
+func prepare(ctx context.Context, v Verdict) Stop {
+	err := v.Prepare(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return stopOf(ctx)
+	case err != nil:
+		return NotPrepared
+	case !fits(ctx, v.Wait):
+		return Deadline
+	}
+	return NotStopped
+}
+
+func (op *Operation) affords(v Verdict) bool {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	return v.Budget.allows(op.charge(v.Budget), v.Wait)
+}
+
+// fits reports whether a wait ends before the deadline. A wait that does not is
+// not begun: the caller gets the answer in hand now instead of nothing later.
+func fits(ctx context.Context, wait time.Duration) bool {
+	deadline, ok := ctx.Deadline()
+	return !ok || time.Until(deadline) > wait
+}
+
+// sleep waits and reports whether the operation may go on.
+func sleep(ctx context.Context, wait time.Duration) bool {
+	if wait <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
