@@ -187,7 +187,7 @@ func (r *Registry) Report(c Choice, v Verdict, reason Reason) {
 func (r *Registry) replace(table *marks, host string, m hostMarks) {
 	next := &marks{seq: table.seq + 1, hosts: make(map[string]hostMarks, len(table.hosts)+1)}
 	for h, old := range table.hosts {
-		// Hosts come and go with topologies for as long as a process lives; those gone are forgotten before the table grows large.
+		// Regions come and go while a process lives: marks survive that (R103), until there are very many.
 		if len(table.hosts) < maxHosts || r.current(h) {
 			next.hosts[h] = old
 		}
@@ -205,7 +205,8 @@ func (r *Registry) Marks() []Mark {
 	for _, m := range r.marks.Load().hosts {
 		m.each(true, func(k *mark) bool {
 			out = append(out, Mark{
-				Endpoint: k.endpoint, Reason: k.reason, Since: k.since, Due: k.since.Add(r.markFor), Probing: k.taken(now, r.markFor),
+				Endpoint: k.endpoint, Reason: k.reason,
+				Since: k.since, Due: k.since.Add(r.markFor), Probing: k.taken(now, r.markFor),
 			})
 			return true
 		})

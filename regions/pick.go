@@ -57,8 +57,8 @@ type Choice struct {
 	Endpoint
 	// Topology is what the choice was made from: give it to Refresh when the choice proves stale.
 	Topology *Topology
-	// From is the list that the region comes from. It differs from Want.From when that has no region that is not excluded, but the
-	// account has: then another region of the account is chosen, as ReadRegions.
+	// From is the list that the region comes from. It is ReadRegions, whatever Want.From asked, when every region of the
+	// wanted list is excluded but the account has another: exclusions come before the list.
 	From List
 	// Excluded: every region is excluded, and this is the last resort.
 	Excluded bool

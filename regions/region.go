@@ -75,8 +75,8 @@ type Endpoint struct {
 	URL    *url.URL // scheme and host[:port] only. Shared: must not be changed
 }
 
-// List names one of the orders in which regions are considered. A preference order given to New comes first in each; the regions it does
-// not name follow in account order, and unknown names are skipped (R063).
+// List names the regions that can serve a request, in order: first the preferred ones (Config.Preferred) that exist, in
+// order of preference, then the rest in account order (R063).
 type List uint8
 
 const (

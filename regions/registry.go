@@ -97,7 +97,7 @@ func New(cfg Config) (*Registry, error) {
 			r.preferred = append(r.preferred, n)
 		}
 	}
-	// A failed refresh does not throttle the next (R077), but a Source that fails at once, again and again, is not called in a loop.
+	// A failed refresh does not throttle the next (R077), but a Source that fails at once is not called in a loop.
 	r.holder.FailureGrace, r.holder.FailureDelay, r.holder.MaxFailureDelay = 3, 100*time.Millisecond, r.holder.Interval
 	r.holder.OnChange = func(old, new *Topology) {
 		if cfg.OnChange != nil {

@@ -64,24 +64,24 @@ type Holder[T any] struct {
 	// Failures do not count for it (R077).
 	Interval time.Duration
 
-	// Delay says what a Refresh inside Interval (or inside the spacing after failures) does. False: it returns the value
-	// held, and the error of the fetch before if that failed. True: it waits for the end of it and then fetches, so that a change
-	// inside the interval is learned late, but never missed.
+	// Delay says what a Refresh inside Interval, or inside the spacing after failures, does. False: it returns the value
+	// held at once, and the error of the last fetch if that failed. True: it waits for the end and then fetches, so that
+	// a change inside the interval is learned late but never missed.
 	Delay bool
 
-	// Timeout is the limit of one fetch, 0 = 30 s. A fetch that ignores its context is left behind: the slot is free again at the
-	// timeout, and a value that it still brings is taken only if nothing newer is held.
+	// Timeout is the limit of one fetch, 0 = 30 s. A fetch that ignores its context is left behind: it can overlap the
+	// next, and a value that it still brings is taken only if nothing newer is held.
 	Timeout time.Duration
 
 	// MaxWait is how long one Refresh waits in all, 0 = 15 s. The fetch goes on without the caller.
 	MaxWait time.Duration
 
-	// FailureDelay spaces fetches after failures: it is the pause after the first spaced failure in a row, and doubles up to
-	// MaxFailureDelay (0 = no upper limit but 24 h). Zero: no spacing.
+	// FailureDelay is the pause after a failed fetch. It doubles with every further failure in a row, up to
+	// MaxFailureDelay (0 = 24 h). Zero: no pause.
 	FailureDelay    time.Duration
 	MaxFailureDelay time.Duration
 
-	// FailureGrace is how many failures in a row are not spaced. Zero: the first is already.
+	// FailureGrace is how many failures in a row are followed by no pause. Zero: the first one is.
 	FailureGrace int
 
 	value atomic.Pointer[T]
@@ -127,8 +127,8 @@ func (h *Holder[T]) Store(v *T) {
 // after one fetch shared by all callers. seen is nil for "I have none".
 //
 // A failure returns the value held and the error: that of the fetch, which everybody waiting shares; the context's own;
-// ErrMaxWait; or ErrClosed. A fetch that had begun before the caller asked and brought no change may have read too early, so the caller
-// asks once more (within Interval, and coalesced like any other).
+// ErrMaxWait; or ErrClosed. A fetch that had begun before the caller asked and brought no change may have read too
+// early, so the caller asks once more, by the same rules.
 func (h *Holder[T]) Refresh(ctx context.Context, seen *T) (*T, error) {
 	if v := h.Load(); v != nil && v != seen {
 		return v, nil
@@ -136,7 +136,8 @@ func (h *Holder[T]) Refresh(ctx context.Context, seen *T) (*T, error) {
 	return h.ride(ctx, seen, false)
 }
 
-// Force is a Refresh that passes Interval and the spacing after failures, whatever is held. It still shares a fetch that is running.
+// Force is a Refresh of whatever is held that passes over Interval and the pause after failures. It still shares a fetch
+// that is running.
 func (h *Holder[T]) Force(ctx context.Context) (*T, error) {
 	return h.ride(ctx, h.Load(), true)
 }
