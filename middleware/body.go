@@ -34,9 +34,9 @@ func (l ReplayBody) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	case limit == 0:
 		limit = defaultReplayBytes
 	}
-	return RoundTripperFunc(func(req *http.Request) (*http.Response, error) {
-		if op := FromContext(req.Context()); op != nil {
-			op.limitBody(limit)
+	return Operate(next, nil, func(op *Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if op.replay != nil {
+			op.replay.setLimit(limit)
 		}
 		return next.RoundTrip(req)
 	}), nil
@@ -51,12 +51,6 @@ func (op *Operation) keepBody(req *http.Request, limit int64) {
 	op.replay = &replay{src: req.Body, length: req.ContentLength, limit: limit}
 	req.Body, _ = op.replay.again()
 	req.GetBody = op.replay.again
-}
-
-func (op *Operation) limitBody(limit int64) {
-	if op.replay != nil {
-		op.replay.setLimit(limit)
-	}
 }
 
 func hasBody(req *http.Request) bool { return req.Body != nil && req.Body != http.NoBody }
@@ -234,4 +228,13 @@ func discard(resp *http.Response) {
 	timer := time.AfterFunc(drainTime, func() { _ = resp.Body.Close() })
 	defer timer.Stop()
 	_, _ = io.CopyN(io.Discard, resp.Body, drainBytes+1)
+}
+
+// ForbidTransportReplay keeps net/http from sending the operation's requests
+// again by itself when a kept-alive connection turns out dead: without GetBody
+// it cannot. Requests without a body are not affected.
+func (op *Operation) ForbidTransportReplay() {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	op.sendOnce = true
 }

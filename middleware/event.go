@@ -78,14 +78,9 @@ func (o Observer) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	if o == nil {
 		return next, nil
 	}
-	return RoundTripperFunc(func(req *http.Request) (*http.Response, error) {
-		op, req, started := begin(req, nil)
+	return Operate(next, nil, func(op *Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
 		op.observe(o)
-		resp, err := next.RoundTrip(req)
-		if started {
-			return op.finish(req, resp, err)
-		}
-		return resp, err
+		return next.RoundTrip(req)
 	}), nil
 }
 

@@ -103,6 +103,33 @@ func (s *stack) CloseIdleConnections() { closeIdle(s.base) }
 
 func (s *stack) records() {}
 
+// Operate returns the RoundTripper of a layer that is no retry loop: it joins the
+// operation in the request's context, or starts one and ends it, and has f do
+// the layer's work. f sends through next, at most once, or refuses. A nil d
+// leaves the request unjudged.
+func Operate(next http.RoundTripper, d Dialect, f func(op *Operation, req *http.Request, next http.RoundTripper) (*http.Response, error)) http.RoundTripper {
+	return &operated{next: recorded(next), dialect: d, f: f}
+}
+
+type operated struct {
+	next    http.RoundTripper
+	dialect Dialect
+	f       func(*Operation, *http.Request, http.RoundTripper) (*http.Response, error)
+}
+
+func (o *operated) RoundTrip(req *http.Request) (*http.Response, error) {
+	op, req, started := begin(req, o.dialect)
+	resp, err := o.f(op, req, o.next)
+	if started {
+		return op.finish(req, resp, err)
+	}
+	return resp, err
+}
+
+func (o *operated) CloseIdleConnections() { closeIdle(o.next) }
+
+func (o *operated) records() {}
+
 // recording is implemented by the RoundTrippers of this package that record
 // their attempts themselves.
 type recording interface{ records() }

@@ -33,6 +33,7 @@ type Operation struct {
 	ctx      context.Context // governs the operation: the caller's, or a Deadline layer's
 	done     bool
 	guarded  bool
+	sendOnce bool // hide GetBody from net/http
 	dialect  Dialect
 	intent   Intent
 	wishes   wishes
@@ -89,7 +90,8 @@ func (c *opContext) Value(key any) any {
 
 // Begin joins the operation in req's context, or starts one. The returned
 // request carries it: it is req itself when joined, a shallow copy when started.
-// Use it for everything that is sent below.
+// Use it for everything that is sent below. A layer that may be the outermost is
+// better made with Operate, which also ends what it started.
 func Begin(req *http.Request) (*Operation, *http.Request) {
 	op, req, _ := begin(req, nil)
 	return op, req
@@ -188,8 +190,14 @@ func (op *Operation) Within(ctx context.Context) {
 }
 
 // Avoid asks Route to prefer other regions than this one for the rest of the
-// operation; each call weighs more.
-func (op *Operation) Avoid(region regions.Name) {
+// operation. It weighs as much as a shared mark, and more with each call.
+func (op *Operation) Avoid(region regions.Name) { op.avoid(region, 1) }
+
+// Shun asks Route to come back to region only when all others were tried,
+// marked ones too.
+func (op *Operation) Shun(region regions.Name) { op.avoid(region, 2) }
+
+func (op *Operation) avoid(region regions.Name, weight int) {
 	op.mu.Lock()
 	defer op.mu.Unlock()
 	// A fresh slice each time: Route may be reading the old one.
@@ -197,12 +205,12 @@ func (op *Operation) Avoid(region regions.Name) {
 	copy(next, op.wishes.avoided)
 	for i := range next {
 		if next[i].Region == region {
-			next[i].Times++
+			next[i].Times += weight
 			op.wishes.avoided = next
 			return
 		}
 	}
-	op.wishes.avoided = append(next, regions.Avoided{Region: region, Times: 1})
+	op.wishes.avoided = append(next, regions.Avoided{Region: region, Times: weight})
 }
 
 // Avoided returns the regions to avoid. The slice must not be changed.
@@ -249,6 +257,8 @@ func (op *Operation) ExcludedRegions() []regions.Name { return op.inputs.exclude
 type Target struct {
 	Region   regions.Name
 	Endpoint string // host[:port]
+	// Topology is what the choice was made from.
+	Topology *regions.Topology
 	Range    string // partition range id, "" when unknown
 	// Probe is set when this attempt tests a region that was given up on.
 	Probe bool
@@ -319,6 +329,9 @@ func (op *Operation) Judge(d Dialect, resp *http.Response, err error) Outcome {
 	}
 	out := op.judge(d, resp, err)
 	op.judged = judgement{resp: resp, err: err, outcome: out}
+	if n := len(op.attempts); n > 0 && op.open == 0 && (resp != nil || op.fromBase(err)) {
+		op.attempts[n-1].note(out, err) // a layer between has made a better error
+	}
 	return out
 }
 

@@ -25,7 +25,7 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 			op.endAttempt(number, serial, nil, errPanicked)
 		}
 	}()
-	resp, err := r.next.RoundTrip(req)
+	resp, err := r.next.RoundTrip(op.onTheWire(req))
 	ended = true
 	resp, err = exactlyOne(resp, err)
 	op.endAttempt(number, serial, resp, err)
@@ -56,6 +56,19 @@ func exactlyOne(resp *http.Response, err error) (*http.Response, error) {
 		resp.Body = http.NoBody
 	}
 	return resp, err
+}
+
+// onTheWire is the request as the base transport sees it.
+func (op *Operation) onTheWire(req *http.Request) *http.Request {
+	op.mu.Lock()
+	hide := op.sendOnce && req.GetBody != nil
+	op.mu.Unlock()
+	if !hide {
+		return req
+	}
+	copied := *req
+	copied.GetBody = nil
+	return &copied
 }
 
 // startAttempt opens a record and returns its place in the log and its serial.
@@ -100,12 +113,16 @@ func (op *Operation) endAttempt(number, serial int, resp *http.Response, err err
 	} else if resp != nil {
 		out.Status = resp.StatusCode
 	}
-	a.Cause, a.Code, a.Status, a.Substatus = out.Cause, out.Code, out.Status, out.Substatus
-	a.NotSent = err != nil && out.Unapplied
+	a.note(out, err)
 	if resp != nil {
 		op.last = lastAnswer{status: resp.StatusCode, substatus: out.Substatus, header: resp.Header}
 	}
 	if out.Cause.Transient() && !out.Unapplied || out.Cause == Canceled || out.Cause == DeadlineExceeded {
 		op.inDoubt = true
 	}
+}
+
+func (a *Attempt) note(out Outcome, err error) {
+	a.Cause, a.Code, a.Status, a.Substatus = out.Cause, out.Code, out.Status, out.Substatus
+	a.NotSent = err != nil && out.Unapplied
 }

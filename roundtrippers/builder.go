@@ -1,0 +1,122 @@
+// Package roundtrippers holds the layers of reroute, one a file, and the Builder
+// that stacks them in the standard order.
+package roundtrippers
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/reroute-go/reroute/middleware"
+	"github.com/reroute-go/reroute/regions"
+)
+
+// Builder stacks the layers in the standard order, outermost first:
+//
+//	Observe, Deadline    what is told, and for how long, per operation
+//	PerOperation...      your layers, once per operation
+//	Guard                marks what must not be repeated
+//	Failover             another region
+//	Session              a region that has seen the session's writes
+//	Route                picks the region of this attempt, rewrites the address
+//	Throttle             same endpoint, later
+//	RetryWith            same endpoint, a little later
+//	Shard                same endpoint, another connection pool
+//	AttemptTimeout       limits one attempt
+//	PerAttempt...        your layers, on every send: signing, tracing
+//	Base                 the transport
+//
+// A layer's zero value has the documented defaults; set a field of it to tune
+// it. Dialect and Regions are filled in where a layer leaves them nil.
+type Builder struct {
+	Dialect middleware.Dialect // required
+	// Regions knows where requests can go; nil leaves out Route and Session, and
+	// Failover then retries at the same endpoint.
+	Regions *regions.Registry
+
+	// Observe is told what happens; nil = nobody, for free.
+	Observe middleware.Observer
+	// OperationTimeout limits each operation; 0 = only the caller's context does.
+	OperationTimeout time.Duration
+	// AttemptTimeout limits each attempt; 0 = only the base does.
+	AttemptTimeout time.Duration
+	// MaxReplayBytes of a body without GetBody are kept; 0 = 2 MiB, -1 = none.
+	MaxReplayBytes int64
+
+	PerOperation []middleware.Layer
+	PerAttempt   []middleware.Layer
+
+	// NoGuard leaves the Guard out: everything is re-sent, as the reference
+	// driver does.
+	NoGuard bool
+
+	Guard     Guard
+	Failover  Failover
+	Session   Session
+	Route     Route
+	Throttle  Throttle
+	RetryWith RetryWith
+	Shard     Shard
+
+	// Base sends; nil = Pools over the dialect's NewTransport, if it has one.
+	Base http.RoundTripper
+}
+
+// Transporter is a Dialect that knows the base transport its service wants.
+type Transporter interface{ NewTransport() *http.Transport }
+
+// Layers returns the layers in order, for those who want to change the list and
+// call middleware.Stack themselves.
+func (b Builder) Layers() []middleware.Layer {
+	var layers []middleware.Layer
+	add := func(stacked bool, l middleware.Layer) {
+		if stacked {
+			layers = append(layers, l)
+		}
+	}
+	add(b.Observe != nil, b.Observe)
+	add(b.MaxReplayBytes != 0, middleware.ReplayBody{MaxBytes: b.MaxReplayBytes})
+	add(b.OperationTimeout != 0, Deadline{After: b.OperationTimeout})
+	layers = append(layers, b.PerOperation...)
+
+	b.fill()
+	routed := b.Regions != nil
+	add(!b.NoGuard, b.Guard)
+	add(true, b.Failover)
+	add(routed, b.Session)
+	add(routed, b.Route)
+	add(true, b.Throttle)
+	add(true, b.RetryWith)
+	add(true, b.Shard)
+	add(b.AttemptTimeout != 0, AttemptTimeout{After: b.AttemptTimeout})
+	return append(layers, b.PerAttempt...)
+}
+
+// fill gives the layers what they have in common.
+func (b *Builder) fill() {
+	for _, d := range []*middleware.Dialect{
+		&b.Guard.Dialect, &b.Failover.Dialect, &b.Session.Dialect, &b.Route.Dialect,
+		&b.Throttle.Dialect, &b.RetryWith.Dialect, &b.Shard.Dialect,
+	} {
+		if *d == nil {
+			*d = b.Dialect
+		}
+	}
+	for _, r := range []**regions.Registry{&b.Failover.Regions, &b.Session.Regions, &b.Route.Regions} {
+		if *r == nil {
+			*r = b.Regions
+		}
+	}
+}
+
+// Build stacks the layers over the base. Its error names every bad field.
+func (b Builder) Build() (http.RoundTripper, error) {
+	base := b.Base
+	if base == nil {
+		pools := &Pools{}
+		if t, ok := b.Dialect.(Transporter); ok {
+			pools.New = func() http.RoundTripper { return t.NewTransport() }
+		}
+		base = pools
+	}
+	return middleware.Stack(base, b.Layers()...)
+}
