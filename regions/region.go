@@ -27,13 +27,12 @@ func (n Name) Equal(other Name) bool {
 		for j < len(other) && isSpace(other[j]) {
 			j++
 		}
-		if i == len(n) || j == len(other) {
+		switch {
+		case i < len(n) && n[i] >= utf8.RuneSelf, j < len(other) && other[j] >= utf8.RuneSelf:
+			return n.Key() == other.Key() // rare, so it may allocate
+		case i == len(n) || j == len(other):
 			return i == len(n) && j == len(other)
-		}
-		if n[i] >= utf8.RuneSelf || other[j] >= utf8.RuneSelf {
-			return n.Key() == other.Key()
-		}
-		if lower(n[i]) != lower(other[j]) {
+		case lower(n[i]) != lower(other[j]):
 			return false
 		}
 		i++
