@@ -147,11 +147,15 @@ func (m hostMarks) heldBy(c *claim) bool {
 //     chosen before the mark clears nothing, and neither does a read clear a WriteForbidden mark.
 //   - Neutral gives a probe back, so that the next operation may try.
 //
-// With no mark on the endpoint and a Verdict other than Failed it costs one atomic load.
+// Without marks, and with a Verdict other than Failed, it costs one atomic load.
 func (r *Registry) Report(c Choice, v Verdict, reason Reason) {
-	if c.host == "" {
+	if len(r.marks.Load().hosts) == 0 && v != Failed || c.host == "" {
 		return
 	}
+	r.report(&c, v, reason)
+}
+
+func (r *Registry) report(c *Choice, v Verdict, reason Reason) {
 	was, isMarked := r.marks.Load().hosts[c.host]
 	if !isMarked && v != Failed || isMarked && v == Failed && c.claim == nil && *was.slot(reason) != nil {
 		return // nothing would change: no lock, also when a thousand operations fail together

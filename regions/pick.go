@@ -83,21 +83,28 @@ func (r *Registry) Pick(w Want) (Choice, error) {
 		return Choice{}, ErrNoTopology
 	}
 	table := r.marks.Load()
-	list := t.list(w.From)
-	if len(table.hosts) == 0 && len(w.Excluded) == 0 && len(w.Avoided) == 0 && w.Prefer == "" && len(list) > 0 {
-		return choose(&list[0], t, w.From, &w, table), nil
+	if len(table.hosts) == 0 && len(w.Excluded) == 0 && len(w.Avoided) == 0 && w.Prefer == "" {
+		if list := t.list(w.From); len(list) > 0 {
+			return choose(&list[0], t, w.From, w.Write, table), nil
+		}
 	}
+	return r.rank(&w, t, table)
+}
+
+// rank is Pick where there is something to weigh.
+func (r *Registry) rank(w *Want, t *Topology, table *marks) (Choice, error) {
+	list := t.list(w.From)
 	for {
 		from := w.From
-		best, s := r.best(list, &w, table)
+		best, s := r.best(list, w, table)
 		if best == nil {
 			from, list = ReadRegions, t.plan.all
-			best, s = r.best(list, &w, table)
+			best, s = r.best(list, w, table)
 		}
 		if best == nil {
-			return r.lastResort(t, &w, table)
+			return r.lastResort(t, w, table)
 		}
-		c := choose(best, t, from, &w, table)
+		c := choose(best, t, from, w.Write, table)
 		if s != due {
 			return c, nil
 		}
@@ -110,8 +117,8 @@ func (r *Registry) Pick(w Want) (Choice, error) {
 	}
 }
 
-func choose(c *candidate, t *Topology, from List, w *Want, table *marks) Choice {
-	return Choice{Endpoint: c.Endpoint, Topology: t, From: from, write: w.Write, host: c.host, seq: table.seq}
+func choose(c *candidate, t *Topology, from List, write bool, table *marks) Choice {
+	return Choice{Endpoint: c.Endpoint, Topology: t, From: from, write: write, host: c.host, seq: table.seq}
 }
 
 // best returns the cheapest region of list that is not excluded, nil if there is none.
@@ -168,7 +175,7 @@ func (r *Registry) lastResort(t *Topology, w *Want, table *marks) (Choice, error
 	if len(list) == 0 {
 		from, list = ReadRegions, t.plan.reads
 	}
-	c := choose(&list[0], t, from, w, table)
+	c := choose(&list[0], t, from, w.Write, table)
 	c.Excluded = true
 	return c, nil
 }
