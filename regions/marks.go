@@ -138,6 +138,18 @@ func (m hostMarks) heldBy(c *claim) bool {
 	return c != nil && !m.each(true, func(k *mark) bool { return k.probe.Load() != c })
 }
 
+// Change is what a Report made of an endpoint's marks.
+type Change uint8
+
+const (
+	// Unchanged: the endpoint is regarded as before.
+	Unchanged Change = iota
+	// Marked: the endpoint is demoted from now on.
+	Marked
+	// Restored: the endpoint is in its place again.
+	Restored
+)
+
 // Report tells how the endpoint of a choice behaved; reason counts for Failed only. Report each choice once.
 //
 //   - Failed marks the endpoint: it is chosen last from now on, and after Config.MarkFor one operation probes it. A
@@ -147,18 +159,18 @@ func (m hostMarks) heldBy(c *claim) bool {
 //     chosen before the mark clears nothing, and neither does a read clear a WriteForbidden mark.
 //   - Neutral gives a probe back, so that the next operation may try.
 //
-// Without marks, and with a Verdict other than Failed, it costs one atomic load.
-func (r *Registry) Report(c Choice, v Verdict, reason Reason) {
+// It returns what changed. Without marks, and with a Verdict other than Failed, it costs one atomic load.
+func (r *Registry) Report(c Choice, v Verdict, reason Reason) Change {
 	if len(r.marks.Load().hosts) == 0 && v != Failed || c.host == "" {
-		return
+		return Unchanged
 	}
-	r.report(&c, v, reason)
+	return r.report(&c, v, reason)
 }
 
-func (r *Registry) report(c *Choice, v Verdict, reason Reason) {
+func (r *Registry) report(c *Choice, v Verdict, reason Reason) Change {
 	was, isMarked := r.marks.Load().hosts[c.host]
 	if !isMarked && v != Failed || isMarked && v == Failed && c.claim == nil && *was.slot(reason) != nil {
-		return // nothing would change: no lock, also when a thousand operations fail together
+		return Unchanged // no lock, also when a thousand operations fail together
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,6 +197,13 @@ func (r *Registry) report(c *Choice, v Verdict, reason Reason) {
 	if probe {
 		is.release(c.claim)
 	}
+	switch {
+	case v == Failed && *was.slot(reason) == nil:
+		return Marked
+	case v == Healthy && is != was:
+		return Restored
+	}
+	return Unchanged
 }
 
 // replace publishes a table with other marks for one host. Called with mu held.
