@@ -1,0 +1,80 @@
+package cosmos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/reroute-go/reroute/regions"
+	"github.com/reroute-go/reroute/regions/snapshot"
+)
+
+// Open reads the topology of the account at endpoint ("https://acct.documents.azure.com:443/") and returns the Account.
+//
+// An endpoint that cannot be reached is tried twice more, 100 and 200 ms apart; a 429 is waited out, up to 9 times and 30 s in all;
+// then each of Options.BackupEndpoints is asked. A refused credential (401, 403) fails at once. Open itself has no limit but ctx and the three minutes
+// that asking all endpoints may take.
+//
+// Errors are configuration errors that name the field; ErrBadKey; ctx's error; or one *FetchError for each endpoint asked,
+// joined, in which errors.As also finds the *DocumentError of a document that was refused. No error holds a credential.
+func Open(ctx context.Context, endpoint string, auth Authorizer, opts Options) (*Account, error) {
+	var errs []error
+	u, err := parseEndpoint(endpoint)
+	if err != nil {
+		errs = append(errs, fmt.Errorf("cosmos: endpoint %q %w", withoutUser(endpoint), err))
+	}
+	switch a := auth.(type) {
+	case nil:
+		errs = append(errs, errors.New("cosmos: Authorizer is nil: how are the account's own requests signed?"))
+	case interface{ validate() error }:
+		errs = append(errs, a.validate())
+	}
+	backups, err := opts.validate()
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, err
+	}
+
+	base, release := opts.Transport, func() {}
+	if base == nil {
+		own := NewTransport()
+		base, release = own, own.CloseIdleConnections
+	}
+	limit := opts.RequestTimeout
+	if limit == 0 {
+		limit = defaultRequestTimeout
+	}
+	fetcher, err := newFetcher(base, auth, limit)
+	if err != nil {
+		return nil, err
+	}
+	domain := domainOf(u, backups)
+	registry, err := regions.New(regions.Config{
+		Source:             &topologySource{fetcher: fetcher, domain: domain, endpoint: u, backups: backups},
+		Preferred:          opts.PreferredRegions,
+		RefreshInterval:    opts.RefreshInterval,
+		BackgroundInterval: opts.BackgroundInterval,
+		FetchTimeout:       walkTimeout,
+		RefreshWait:        opts.RefreshWait,
+		MarkFor:            opts.MarkFor,
+		OnChange:           opts.OnChange,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a := &Account{Regions: registry, dialect: dialect{strictPatch: opts.StrictPatch}, domain: domain, name: u.Host, release: release}
+	if err := a.discover(ctx); err != nil {
+		a.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+// discover waits for the first topology: longer than RefreshWait, which is what an operation would wait.
+func (a *Account) discover(ctx context.Context) error {
+	for {
+		_, err := a.Regions.Refresh(ctx, nil)
+		if !errors.Is(err, snapshot.ErrMaxWait) {
+			return err
+		}
+	}
+}

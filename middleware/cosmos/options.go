@@ -1,0 +1,78 @@
+package cosmos
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/reroute-go/reroute/regions"
+)
+
+// Options configures an Account. Zero values are the defaults named at each field; Open refuses bad ones by name.
+type Options struct {
+	// PreferredRegions is the order in which regions serve. Regions it does not name follow in account order, unknown names are
+	// skipped. None: account order.
+	PreferredRegions []regions.Name
+	// BackupEndpoints are asked for the account document when the account's endpoint, and every region known, did not give it. Credentials go to
+	// them as they are, and the document may name their hosts.
+	BackupEndpoints []string
+	// Transport carries the Account's own requests. Nil: a NewTransport, which Close then closes. The body of each answer must end when the
+	// request's context does, as it does in net/http.
+	Transport http.RoundTripper
+
+	// StrictPatch takes a PATCH without an If-Match tag for one that must not be repeated: an "incr" that was applied, though its
+	// answer was lost, would be applied twice. False: patches may be repeated, as in the driver. Either way it binds only under a Guard layer.
+	StrictPatch bool
+
+	RequestTimeout     time.Duration // one attempt to read the account document, body included: 10 s; 5 s to 65 s
+	RefreshInterval    time.Duration // from a successful refresh of the topology to the next one: 5 s
+	BackgroundInterval time.Duration // between the refreshes of Run: 5 min
+	RefreshWait        time.Duration // how long one operation waits for a refresh before it goes on without: 15 s
+	MarkFor            time.Duration // from an endpoint's mark to its probe: 60 s
+
+	// OnChange is told of each new topology: see regions.Config.OnChange.
+	OnChange func(old, new *regions.Topology)
+}
+
+const (
+	defaultRequestTimeout = 10 * time.Second
+	minRequestTimeout     = 5 * time.Second
+	maxRequestTimeout     = 65 * time.Second
+	// walkTimeout bounds one refresh, however many endpoints it has to ask.
+	walkTimeout = 3 * time.Minute
+)
+
+// validate checks what regions.New does not, and returns the parsed backups.
+func (o *Options) validate() (backups []*url.URL, err error) {
+	var errs []error
+	for i, n := range o.PreferredRegions {
+		if n.Key() == "" {
+			errs = append(errs, fmt.Errorf("cosmos: Options.PreferredRegions[%d] is %q: a region needs a name", i, string(n)))
+		}
+	}
+	for i, s := range o.BackupEndpoints {
+		u, err := parseEndpoint(s)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("cosmos: Options.BackupEndpoints[%d] %q %w", i, withoutUser(s), err))
+			continue
+		}
+		backups = append(backups, u)
+	}
+	if t := o.RequestTimeout; t != 0 && (t < minRequestTimeout || t > maxRequestTimeout) {
+		errs = append(errs, fmt.Errorf("cosmos: Options.RequestTimeout is %v, want %v to %v", t, minRequestTimeout, maxRequestTimeout))
+	}
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"RefreshInterval", o.RefreshInterval}, {"BackgroundInterval", o.BackgroundInterval},
+		{"RefreshWait", o.RefreshWait}, {"MarkFor", o.MarkFor},
+	} {
+		if f.value < 0 {
+			errs = append(errs, fmt.Errorf("cosmos: Options.%s is %v: must not be negative", f.name, f.value))
+		}
+	}
+	return backups, errors.Join(errs...)
+}

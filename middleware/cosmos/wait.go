@@ -1,0 +1,41 @@
+package cosmos
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// longestWait bounds what a server can wish for. No budget takes a day; the limit only keeps sums from overflowing.
+const longestWait = 24 * time.Hour
+
+// wait reads how long the server wishes us to wait: x-ms-retry-after-ms, else Retry-After in seconds, else Retry-After as a date. 0 = it
+// did not say. What is negative, zero, garbage or beyond a time.Duration counts as not said.
+func wait(h http.Header) time.Duration {
+	if d := number(value(h, headerRetryAfterMS), time.Millisecond); d > 0 {
+		return d
+	}
+	v := value(h, headerRetryAfter)
+	if d := number(v, time.Second); d > 0 {
+		return d
+	}
+	if at, err := http.ParseTime(strings.TrimSpace(v)); err == nil {
+		return min(max(time.Until(at), 0), longestWait)
+	}
+	return 0
+}
+
+// number reads a plain decimal number of units.
+func number(s string, unit time.Duration) time.Duration {
+	s = strings.TrimSpace(s)
+	if s == "" || len(s) > 32 || strings.Trim(s, "0123456789.") != "" {
+		return 0 // ParseFloat would also take hexadecimal, exponents and infinities
+	}
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil || n*float64(unit) >= math.MaxInt64 {
+		return 0
+	}
+	return min(time.Duration(n*float64(unit)), longestWait)
+}
