@@ -1,0 +1,107 @@
+package cosmostest
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAReadAheadOfTheRegionIsNotAvailableUntilReplicated(t *testing.T) { // R164
+	synctest.Test(t, func(t *testing.T) {
+		c := newStore(t, Config{InMemory: true})
+		c.SetReplicationLag(east, 10*time.Second)
+		token := c.item(west, "POST", "", `{"id":"a","pk":"p"}`).header.Get("x-ms-session-token")
+		require.Equal(t, "0:1#1#1=1", token)
+
+		ans := c.item(east, "GET", "a", "", "x-ms-session-token", token)
+		require.Equal(t, 404, ans.status)
+		require.Equal(t, "1002", ans.sub)
+		plain := c.item(east, "GET", "a", "")
+		require.Equal(t, 404, plain.status)
+		require.Empty(t, plain.sub, "without a token the region just does not have the item")
+		require.Equal(t, 200, c.item(north, "GET", "a", "", "x-ms-session-token", token).status)
+		require.Empty(t, c.ItemsIn(east, "db", "c"))
+
+		time.Sleep(10 * time.Second)
+		require.Equal(t, 200, c.item(east, "GET", "a", "", "x-ms-session-token", token).status)
+		require.EqualValues(t, 1, c.LSN(east, "db", "c", "0"))
+	})
+}
+
+func TestPausedReplicationHoldsWritesBackAndNeverTakesAnyBack(t *testing.T) {
+	inBoth(t, Config{}, func(t *testing.T, c *client) {
+		c.CreateContainer("db", "c", Container{})
+		c.item(west, "POST", "", `{"id":"a","pk":"p"}`)
+		c.SetReplicationLag(east, Paused)
+		c.item(west, "POST", "", `{"id":"b","pk":"p"}`)
+		require.Equal(t, 200, c.item(east, "GET", "a", "").status)
+		require.Equal(t, 404, c.item(east, "GET", "b", "").status)
+		c.SetReplicationLag(east, 0)
+		require.Equal(t, 200, c.item(east, "GET", "b", "").status)
+	})
+}
+
+func TestTheNewWriteRegionHasEverythingThatWasAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newStore(t, Config{InMemory: true, ReplicationLag: time.Hour})
+		token := c.item(west, "POST", "", `{"id":"a","pk":"p"}`).header.Get("x-ms-session-token")
+		c.SetWriteRegion(north)
+		require.Equal(t, 200, c.item(north, "GET", "a", "", "x-ms-session-token", token).status)
+		require.Equal(t, 409, c.item(north, "POST", "", `{"id":"a","pk":"p"}`).status)
+		require.Len(t, c.Items("db", "c"), 1)
+	})
+}
+
+func TestInMultiWriteARegionReadsItsOwnWritesAndTheLastWriterWins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tentative = "x-ms-cosmos-allow-tentative-writes"
+		c := newStore(t, Config{InMemory: true, MultiWrite: true, ReplicationLag: time.Second})
+		w := c.item(west, "POST", "", `{"id":"a","pk":"p","by":"west"}`).header.Get("x-ms-session-token")
+		e := c.item(east, "POST", "", `{"id":"a","pk":"p","by":"east"}`, tentative, "true").header.Get("x-ms-session-token")
+		require.Equal(t, "1002", c.item(east, "GET", "a", "", "x-ms-session-token", w).sub)
+		require.Equal(t, 200, c.item(east, "GET", "a", "", "x-ms-session-token", e).status)
+		require.Equal(t, "west", c.item(west, "GET", "a", "").json(t)["by"])
+		time.Sleep(time.Second)
+		for _, region := range []string{west, east, north} {
+			require.Equal(t, "east", c.item(region, "GET", "a", "", "x-ms-session-token", w+","+e).json(t)["by"])
+		}
+	})
+}
+
+func TestAMalformedSessionTokenIsABadRequest(t *testing.T) { // R166
+	c := newStore(t, Config{})
+	for _, token := range []string{"x", "0:", "0:1#", "0:1#2#3", "0:1#2#3=x", "0:1#2,y"} {
+		require.Equal(t, 400, c.item(west, "GET", "a", "", "x-ms-session-token", token).status, token)
+	}
+	for _, token := range []string{"0:0", "0:-1#0", "7:1#99999", "0:1#0#1=0"} {
+		require.Equal(t, 404, c.item(west, "GET", "a", "", "x-ms-session-token", token).status, token)
+	}
+}
+
+func TestLongHistoriesArePrunedAndStayReadable(t *testing.T) {
+	c := newStore(t, Config{InMemory: false})
+	c.SetReplicationLag(north, Paused)
+	c.mu.Lock()
+	coll := c.store.container("db", "c")
+	key, err := coll.parseKey(`["p"]`)
+	require.NoError(t, err)
+	for range 1000 {
+		tx := c.begin(coll, coll.ranges[0], c.hub, time.Now())
+		_, err := tx.run(itemOp{kind: UpsertItem, body: []byte(`{"id":"a","pk":"p"}`)}, key)
+		require.NoError(t, err)
+		tx.commit()
+	}
+	require.Len(t, coll.items[itemKey{`["p"]`, "a"}].versions, 1000, "a paused region still needs them")
+	c.mu.Unlock()
+	c.SetReplicationLag(north, 0)
+	for range 300 {
+		c.item(west, "POST", "", `{"id":"a","pk":"p"}`, "x-ms-documentdb-is-upsert", "true")
+	}
+	c.mu.Lock()
+	require.Less(t, len(coll.items[itemKey{`["p"]`, "a"}].versions), 20)
+	require.Less(t, len(coll.ranges[0].commits), 300)
+	c.mu.Unlock()
+	require.Equal(t, 200, c.item(north, "GET", "a", "", "x-ms-session-token", "0:1#1300").status)
+}
