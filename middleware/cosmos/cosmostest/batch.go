@@ -118,7 +118,7 @@ func (a *Account) bulkOp(op batchOp, c *call, s *scope, at *region, now time.Tim
 	if !key.complete {
 		return failedResult(badRequest("The partition key %s is incomplete.", key.text))
 	}
-	g := s.container.rangeOf(key.epk)
+	g := s.container.rangeOf(key.span.Min)
 	if s.exact && g != s.ranges[0] {
 		return failedResult(rangeGone(s.ranges[0].id))
 	}

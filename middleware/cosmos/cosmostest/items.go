@@ -3,9 +3,10 @@ package cosmostest
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/reroute-go/reroute/partitions"
 )
 
 // maxItem is the largest request body of an item, in bytes.
@@ -38,13 +39,13 @@ type transaction struct {
 	now       time.Time
 	lsn       int64
 	staged    map[itemKey]*version
-	epks      map[itemKey]string
+	epks      map[itemKey]partitions.Key
 	touched   []itemKey
 }
 
 func (a *Account) begin(c *container, g *keyRange, at *region, now time.Time) *transaction {
 	return &transaction{account: a, container: c, keyRange: g, at: at, now: now, lsn: c.lsn + 1,
-		staged: map[itemKey]*version{}, epks: map[itemKey]string{}}
+		staged: map[itemKey]*version{}, epks: map[itemKey]partitions.Key{}}
 }
 
 // get is the state of an item as this transaction sees it, nil when there is none.
@@ -63,7 +64,7 @@ func (t *transaction) stage(k itemKey, key *partitionKey, v *version) {
 		t.touched = append(t.touched, k)
 	}
 	v.lsn, v.origin, v.changed = t.lsn, t.at.key, t.now
-	t.staged[k], t.epks[k] = v, key.epk
+	t.staged[k], t.epks[k] = v, key.span.Min
 }
 
 // put stages a new state of an item.
@@ -305,23 +306,14 @@ func writeForbidden() error {
 func (a *Account) itemsIn(s *scope, at *region, now time.Time) []*version {
 	var found []*version
 	for _, it := range s.container.order {
-		g := s.container.rangeOf(it.epk)
-		if !slices.Contains(s.ranges, g) || s.key != nil && !s.covers(it) {
+		if !s.covers(it) {
 			continue
 		}
-		if v := a.visible(it, g, at, now); v != nil {
+		if v := a.visible(it, s.container.rangeOf(it.epk), at, now); v != nil {
 			found = append(found, v)
 		}
 	}
 	return found
-}
-
-// covers reports whether an item belongs to the scope's key, whole or prefix.
-func (s *scope) covers(it *item) bool {
-	if s.key.complete {
-		return it.key == s.key.text
-	}
-	return strings.HasPrefix(it.key, strings.TrimSuffix(s.key.text, "]")+",") || len(s.key.parts) == 0
 }
 
 // String makes failures in tests readable.

@@ -7,14 +7,16 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/reroute-go/reroute/partitions"
 )
 
 // partitionKey is a partition key value in one spelling, so that [1] and [1.0] are the same key.
 type partitionKey struct {
 	text     string // JSON array; {} stands for undefined
 	parts    []any
-	epk      string // effective partition key
-	complete bool   // has a value for every path
+	span     partitions.Span // of effective partition keys: one when complete
+	complete bool            // has a value for every path
 }
 
 // undefined is the value of a partition key path the document does not have.
@@ -31,7 +33,7 @@ func (c *container) parseKey(text string) (*partitionKey, error) {
 	if err := d.Decode(&parts); err != nil || d.More() {
 		return nil, badRequest("The partition key %s is no JSON array.", strconv.Quote(text))
 	}
-	if len(parts) > len(c.paths) {
+	if len(parts) > len(c.paths) || len(parts) < len(c.paths) && len(parts) > 0 && c.kind != string(partitions.KindMultiHash) {
 		return nil, badRequest("The partition key has %d components, the container has %d paths.", len(parts), len(c.paths))
 	}
 	for i, p := range parts {
@@ -45,11 +47,12 @@ func (c *container) parseKey(text string) (*partitionKey, error) {
 }
 
 func (c *container) newKey(parts []any) (*partitionKey, error) {
-	epk, err := effectiveKey(c, parts)
+	text := string(encode(parts))
+	span, err := c.definition().Span(text)
 	if err != nil {
 		return nil, badRequest("The partition key cannot be hashed: %v", err)
 	}
-	return &partitionKey{text: string(encode(parts)), parts: parts, epk: epk, complete: len(parts) == len(c.paths)}, nil
+	return &partitionKey{text: text, parts: parts, span: span, complete: len(parts) == len(c.paths)}, nil
 }
 
 // keyPart brings one component of a key into its one spelling.

@@ -93,11 +93,10 @@ func (a *Account) selectPage(s *scope, q *query, at *region, now time.Time, size
 	p := &page{}
 	matched := 0
 	for _, it := range s.container.order {
-		g := s.container.rangeOf(it.epk)
-		if !slices.Contains(s.ranges, g) || s.key != nil && !s.covers(it) {
+		if !s.covers(it) {
 			continue
 		}
-		v := a.visible(it, g, at, now)
+		v := a.visible(it, s.container.rangeOf(it.epk), at, now)
 		if v == nil || !q.holds(v.doc) {
 			continue
 		}
@@ -216,6 +215,6 @@ func (a *Account) queryPlan(c *call) (*reply, error) {
 			"groupByExpressions": none, "groupByAliases": none, "aggregates": none, "groupByAliasToAggregateType": map[string]any{},
 			"rewrittenQuery": "", "hasSelectValue": false, "hasNonStreamingOrderBy": false,
 		},
-		"queryRanges": []any{map[string]any{"min": s.ranges[0].min, "max": s.ranges[len(s.ranges)-1].max, "isMinInclusive": true, "isMaxInclusive": false}},
+		"queryRanges": []any{map[string]any{"min": s.ranges[0].texts[0], "max": s.ranges[len(s.ranges)-1].texts[1], "isMinInclusive": true, "isMaxInclusive": false}},
 	})).charge(1), nil
 }

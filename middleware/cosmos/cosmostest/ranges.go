@@ -1,22 +1,26 @@
 package cosmostest
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/reroute-go/reroute/partitions"
 )
 
 // keyRange is a partition key range: the keys whose effective partition key is in [min, max).
 type keyRange struct {
-	id, min, max string
-	parents      []string
-	ancestors    map[string]bool
-	published    int  // version of the feed that shows it; 0 = not shown yet
-	locked       bool // a split or merge is under way: 410/1007
-	writer       string
+	id        string
+	from, to  uint64 // positions of the boundaries
+	min, max  partitions.Key
+	texts     [2]string // the boundaries as the feed writes them
+	parents   []string
+	ancestors map[string]bool
+	published int    // version of the feed that shows it; 0 = not shown
+	locked    bool   // a split or merge is under way: 410/1007
+	writer    string // key of the region the partition has failed over to, "" = none
 
 	version  int // of session tokens, +1 by a merge
 	lsn      int64
@@ -24,8 +28,10 @@ type keyRange struct {
 	replicas map[string]*replica
 }
 
-func (c *container) newRange(from, to string, parents ...*keyRange) *keyRange {
-	g := &keyRange{id: strconv.Itoa(c.rangesMade), min: from, max: to, ancestors: map[string]bool{}, version: 1, replicas: map[string]*replica{}}
+func (c *container) newRange(from, to uint64, parents ...*keyRange) *keyRange {
+	g := &keyRange{id: strconv.Itoa(c.rangesMade), from: from, to: to, texts: [2]string{c.boundary(from), c.boundary(to)},
+		ancestors: map[string]bool{}, version: 1, replicas: map[string]*replica{}}
+	g.min, g.max = mustKey(g.texts[0]), mustKey(g.texts[1])
 	c.rangesMade++
 	for _, p := range parents {
 		g.parents = append(g.parents, p.id)
@@ -33,23 +39,25 @@ func (c *container) newRange(from, to string, parents ...*keyRange) *keyRange {
 		for id := range p.ancestors {
 			g.ancestors[id] = true
 		}
-		g.version, g.lsn, g.writer = max(g.version, p.version), max(g.lsn, p.lsn), p.writer
 	}
 	return g
 }
 
-// rangeOf finds the range that owns an effective partition key. The ranges always cover the whole space.
-func (c *container) rangeOf(epk string) *keyRange {
-	for _, g := range c.ranges {
-		if g.max == "FF" || epk < g.max {
-			return g
-		}
+// makeRanges divides the key space of a new container evenly.
+func (c *container) makeRanges(n int) {
+	c.rangesVersion = 1
+	for i := range uint64(n) {
+		g := c.newRange(wholeSpace*i/uint64(n), wholeSpace*(i+1)/uint64(n))
+		g.published = 1
+		c.ranges = append(c.ranges, g)
 	}
-	return c.ranges[len(c.ranges)-1]
 }
 
-// holds reports whether an item falls into a range.
-func (g *keyRange) holds(epk string) bool { return epk >= g.min && (g.max == "FF" || epk < g.max) }
+// rangeOf finds the range that owns an effective partition key. The ranges always cover the whole space.
+func (c *container) rangeOf(epk partitions.Key) *keyRange {
+	i := sort.Search(len(c.ranges)-1, func(i int) bool { return epk.Compare(c.ranges[i].max) < 0 })
+	return c.ranges[i]
+}
 
 // writer is the region that takes the writes of a range: the account's write region unless the partition has failed over.
 func (a *Account) writer(g *keyRange) *region {
@@ -64,7 +72,8 @@ func (a *Account) writer(g *keyRange) *region {
 // scope is the part of a container a request is about.
 type scope struct {
 	container *container
-	key       *partitionKey // nil when the request names none
+	key       *partitionKey    // nil when the request names none
+	span      *partitions.Span // of effective partition keys, nil = all
 	ranges    []*keyRange
 	exact     bool // the request names one key or one range
 }
@@ -79,20 +88,8 @@ func (a *Account) scope(c *call) (*scope, error) {
 		return nil, &apiError{status: http.StatusBadRequest, substatus: 1024, message: "The collection resource id does not match."}
 	}
 	s := &scope{container: coll, ranges: coll.ranges}
-	if text := c.header.Get(headerPartitionKey); text != "" {
-		key, err := coll.parseKey(text)
-		if err != nil {
-			return nil, err
-		}
-		s.key = key
-		if key.complete {
-			s.ranges, s.exact = []*keyRange{coll.rangeOf(key.epk)}, true
-		} else {
-			s.ranges = coll.overlapping(key.epk, key.epk+"FF")
-		}
-	}
-	if start, end := c.header.Get(headerStartEPK), c.header.Get(headerEndEPK); start != "" || end != "" {
-		s.ranges = coll.overlapping(start, end)
+	if err := s.narrow(c); err != nil {
+		return nil, err
 	}
 	if id := c.header.Get(headerRangeID); id != "" {
 		if err := s.pin(id); err != nil {
@@ -101,6 +98,53 @@ func (a *Account) scope(c *call) (*scope, error) {
 	}
 	c.scope = s
 	return s, nil
+}
+
+// narrow applies the partition key or the span of effective partition keys that a request names.
+func (s *scope) narrow(c *call) error {
+	if text := c.header.Get(headerPartitionKey); text != "" {
+		key, err := s.container.parseKey(text)
+		if err != nil {
+			return err
+		}
+		switch {
+		case key.complete:
+			s.key, s.ranges, s.exact = key, []*keyRange{s.container.rangeOf(key.span.Min)}, true
+		case len(key.parts) > 0:
+			s.key, s.ranges = key, s.container.overlapping(key.span)
+		}
+	}
+	start, end := c.header.Get(headerStartEPK), c.header.Get(headerEndEPK)
+	if start == "" && end == "" {
+		return nil
+	}
+	from, err := partitions.ParseKey(start)
+	if err != nil {
+		return badRequest("%s: %v", headerStartEPK, err)
+	}
+	to := partitions.MaxKey()
+	if end != "" {
+		if to, err = partitions.ParseKey(end); err != nil {
+			return badRequest("%s: %v", headerEndEPK, err)
+		}
+	}
+	s.span = &partitions.Span{Min: from, Max: to}
+	s.ranges = slices.DeleteFunc(s.container.overlapping(*s.span), func(g *keyRange) bool { return !slices.Contains(s.ranges, g) })
+	return nil
+}
+
+// covers reports whether an item belongs to the scope.
+func (s *scope) covers(it *item) bool {
+	switch {
+	case !slices.Contains(s.ranges, s.container.rangeOf(it.epk)),
+		s.span != nil && (it.epk.Compare(s.span.Min) < 0 || it.epk.Compare(s.span.Max) >= 0):
+		return false
+	case s.key == nil:
+		return true
+	case s.key.complete:
+		return it.key == s.key.text
+	}
+	return strings.HasPrefix(it.key, strings.TrimSuffix(s.key.text, "]")+",")
 }
 
 // pin narrows a scope to the range the client names.
@@ -120,10 +164,10 @@ func (s *scope) pin(id string) error {
 	return nil
 }
 
-func (c *container) overlapping(from, to string) []*keyRange {
+func (c *container) overlapping(span partitions.Span) []*keyRange {
 	var found []*keyRange
 	for _, g := range c.ranges {
-		if (to == "" || g.min < to) && (g.max == "FF" || from < g.max) {
+		if g.min.Compare(span.Max) < 0 && span.Min.Compare(g.max) < 0 {
 			found = append(found, g)
 		}
 	}
@@ -136,76 +180,6 @@ func rangeGone(id string) error {
 
 func completingSplit() error {
 	return &apiError{status: http.StatusGone, substatus: 1007, message: "The requested resource is being split or merged."}
-}
-
-// readRanges answers the partition key range feed. With A-IM it is a change feed: pages until 304, each page's etag asks for the
-// next. Etags mean something in the region that gave them only; elsewhere the feed starts again.
-func (a *Account) readRanges(c *call, at *region) (*reply, error) {
-	coll := a.store.container(c.database, c.container)
-	if coll == nil {
-		return nil, notFound()
-	}
-	now := time.Now()
-	shown := slices.DeleteFunc(slices.Clone(coll.ranges), func(g *keyRange) bool { return g.published == 0 })
-	next := len(shown)
-	if c.header.Get("A-IM") != "" {
-		since, offset := 0, 0
-		if etag := c.header.Get("If-None-Match"); etag != "" {
-			since, offset = parseRangesETag(etag, at.number)
-		}
-		if offset < 0 { // the end of an older walk: only what changed since
-			shown = slices.DeleteFunc(shown, func(g *keyRange) bool { return g.published <= since })
-			offset = 0
-		}
-		if offset >= len(shown) {
-			return newReply(http.StatusNotModified, nil).charge(1).set("ETag", rangesETag(at.number, coll.rangesVersion, -1)), nil
-		}
-		next = len(shown)
-		if coll.rangesPage > 0 {
-			next = min(next, offset+coll.rangesPage)
-		}
-		position := next
-		if next == len(shown) {
-			position = -1
-		}
-		r := coll.rangesPageOf(shown[offset:next], now)
-		return r.set("ETag", rangesETag(at.number, coll.rangesVersion, position)), nil
-	}
-	return coll.rangesPageOf(shown, now).set("ETag", rangesETag(at.number, coll.rangesVersion, -1)), nil
-}
-
-func (c *container) rangesPageOf(ranges []*keyRange, now time.Time) *reply {
-	list := make([]map[string]any, 0, len(ranges))
-	for i, g := range ranges {
-		parents := g.parents
-		if parents == nil {
-			parents = []string{}
-		}
-		status := "online"
-		if g.locked {
-			status = "splitting"
-		}
-		rid := newRID(c.rid, 8, uint64(i)|0x50<<56)
-		list = append(list, resource(map[string]any{
-			"id": g.id, "minInclusive": g.min, "maxExclusive": g.max, "ridPrefix": i, "throughputFraction": 1 / float64(len(c.ranges)),
-			"status": status, "parents": parents, "ownedArchivalPKRangeIds": []string{}, "lsn": g.lsn,
-		}, rid, c.self()+"pkranges/"+rid+"/", fmt.Sprintf("\"range-%s-%d\"", g.id, g.published), now))
-	}
-	body := encode(map[string]any{"_rid": c.rid, "PartitionKeyRanges": list, "_count": len(list)})
-	return newReply(http.StatusOK, body).charge(2).set(headerItemCount, strconv.Itoa(len(list)))
-}
-
-// rangesETag is "region.version.offset"; offset -1 = the walk is finished.
-func rangesETag(region, version, offset int) string {
-	return fmt.Sprintf("\"%d.%d.%d\"", region, version, offset)
-}
-
-func parseRangesETag(etag string, region int) (version, offset int) {
-	var number int
-	if n, _ := fmt.Sscanf(strings.Trim(etag, `"`), "%d.%d.%d", &number, &version, &offset); n != 3 || number != region {
-		return 0, 0
-	}
-	return version, offset
 }
 
 // eachRange visits every range there is.

@@ -135,24 +135,8 @@ func (a *Account) newContainer(db *database, properties map[string]any, ranges i
 	if ranges == 0 {
 		ranges = a.cfg.Ranges
 	}
-	c.rangesVersion = 1
-	for i := range ranges {
-		g := c.newRange(boundary(c, i, ranges), boundary(c, i+1, ranges))
-		g.published = 1
-		c.ranges = append(c.ranges, g)
-	}
+	c.makeRanges(ranges)
 	return c, nil
-}
-
-// boundary is where range i of n starts, when the key space is divided evenly.
-func boundary(c *container, i, n int) string {
-	switch i {
-	case 0:
-		return ""
-	case n:
-		return "FF"
-	}
-	return divide(c, i, n)
 }
 
 // replaceContainer changes the settings of a container; its id and partition key stay.

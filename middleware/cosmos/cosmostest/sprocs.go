@@ -74,7 +74,7 @@ func (a *Account) executeSproc(c *call, at *region) (*reply, error) {
 	defer a.mu.Unlock()
 	now := time.Now()
 	sc.container.lsn++
-	a.append(sc.container.rangeOf(sc.key.epk), sc.container.lsn, at, now)
+	a.append(sc.container.rangeOf(sc.key.span.Min), sc.container.lsn, at, now)
 	body, err := json.Marshal(value)
 	if err != nil {
 		return nil, errors.Join(badRequest("The stored procedure's value is no JSON."), err)

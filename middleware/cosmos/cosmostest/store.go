@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/reroute-go/reroute/partitions"
 )
 
 // store is what the account holds. Account.mu guards all of it.
@@ -54,7 +56,7 @@ type itemKey struct{ key, id string }
 // item is the history of one id. Versions that every region has passed are dropped.
 type item struct {
 	itemKey
-	epk      string
+	epk      partitions.Key
 	seq      int64 // order of first creation: the order of feeds and queries
 	rid      string
 	versions []*version
