@@ -1,0 +1,159 @@
+package partitions
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/reroute-go/reroute/regions"
+	"github.com/reroute-go/reroute/regions/snapshot"
+)
+
+const (
+	// doubtInterval is the time between two reads that answers ask for by being unexpected. They may be so for good.
+	doubtInterval = 5 * time.Second
+	// patience is how many failures in a row are followed by no pause. Then operations go on without their partition, for
+	// outage after each further failure, instead of each waiting for one more.
+	patience = 3
+	outage   = time.Second
+)
+
+// routing is one state of a container. It does not change.
+type routing struct {
+	container *Container
+	ranges    *Map
+}
+
+func (v *routing) rid() string            { return v.container.RID }
+func (v *routing) definition() Definition { return v.container.Definition }
+
+// container keeps the routing of one container.
+type container struct {
+	name  string
+	cfg   *Config
+	start time.Time
+	used  atomic.Bool // since the last look for one to evict
+
+	properties snapshot.Holder[Container]
+	held       snapshot.Holder[routing]
+
+	feed     atomic.Pointer[feed]
+	failure  atomic.Pointer[failure]
+	failures atomic.Int32 // in a row
+	doubted  atomic.Int64 // when a read was last asked for in doubt, since start
+}
+
+// feed is how far the feed of ranges was read.
+type feed struct {
+	routing      *routing // what came of it
+	continuation string
+	region       regions.Name // where the continuation means something
+}
+
+// failure is what operations without routing are told while it is fresh.
+type failure struct {
+	err   error
+	until time.Time
+}
+
+func newContainer(name string, cfg *Config, moved func(old, new *routing)) *container {
+	c := &container{name: name, cfg: cfg, start: time.Now()}
+	c.used.Store(true)
+	c.properties.Fetch = c.fetchProperties
+	c.properties.MaxWait = cfg.FetchTimeout // a read of ranges waits for it
+	pace(&c.properties, cfg)
+	c.held.Fetch = c.fetchRouting
+	c.held.OnChange = moved
+	c.held.MaxWait = cfg.RefreshWait
+	pace(&c.held, cfg)
+	return c
+}
+
+func pace[T any](h *snapshot.Holder[T], cfg *Config) {
+	h.Timeout, h.Interval, h.Delay = cfg.FetchTimeout, cfg.RefreshInterval, true
+	h.FailureGrace, h.FailureDelay, h.MaxFailureDelay = patience, cfg.RefreshInterval, outage
+}
+
+// resolve returns what is held, however stale, or reads it.
+func (c *container) resolve(ctx context.Context) (*routing, error) {
+	if v := c.held.Load(); v != nil {
+		return v, nil
+	}
+	if f := c.failure.Load(); f != nil && time.Now().Before(f.until) {
+		return nil, f.err
+	}
+	v, err := c.held.Refresh(ctx, nil)
+	if v == nil && errors.Is(err, snapshot.ErrMaxWait) {
+		// One was kept long enough. While the read hangs, the next go on without it.
+		c.failure.Store(&failure{err: err, until: time.Now().Add(c.cfg.RefreshWait)})
+	}
+	return v, err
+}
+
+// refresh is renew within RefreshWait.
+func (c *container) refresh(ctx context.Context, seen *routing) error {
+	limited, cancel := context.WithTimeout(ctx, c.cfg.RefreshWait)
+	defer cancel()
+	err := c.renew(limited, seen)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return snapshot.ErrMaxWait
+	}
+	return err
+}
+
+// renew reads the properties, unless they are newer than seen, and then the ranges if that changed them.
+func (c *container) renew(ctx context.Context, seen *routing) error {
+	var stale *Container
+	if seen != nil {
+		stale = seen.container
+	}
+	properties, err := c.properties.Refresh(ctx, stale)
+	if err != nil {
+		return err
+	}
+	// A read of ranges that had begun before belongs to the properties of that time.
+	for range 3 {
+		v := c.held.Load()
+		if v != nil && v.container == properties {
+			return nil
+		}
+		if _, err := c.held.Refresh(ctx, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mayDoubt is true once in doubtInterval.
+func (c *container) mayDoubt() bool {
+	now := time.Since(c.start) + 1
+	last := c.doubted.Load()
+	return (last == 0 || now-time.Duration(last) >= doubtInterval) && c.doubted.CompareAndSwap(last, int64(now))
+}
+
+// remember notes what came of a read, for those who have no routing to go by.
+func (c *container) remember(err error) {
+	if err == nil {
+		c.failures.Store(0)
+		c.failure.Store(nil)
+		return
+	}
+	var keep time.Duration
+	switch kindOf(err) {
+	case Absent, Forbidden:
+		keep = c.cfg.NegativeTTL
+	case Transient:
+		if c.failures.Add(1) > patience {
+			keep = outage
+		}
+	}
+	if keep > 0 {
+		c.failure.Store(&failure{err: err, until: time.Now().Add(keep)})
+	}
+}
+
+func (c *container) close() {
+	c.properties.Close()
+	c.held.Close()
+}
