@@ -14,10 +14,11 @@ import (
 // renewBefore is how long before its end a token is renewed, so that no request carries one that ends on the way.
 const renewBefore = 5 * time.Minute
 
-// AADToken signs with Microsoft Entra ID tokens that get returns, with the time each one ends. A token is kept until 5
-// minutes before its end, or until half of a lifetime shorter than 10 minutes is over; one without an end (the zero time) is used once. All who need a new one
-// share a single call of get, which has its own context and a limit of 30 s, so no caller's cancellation ends it for the others. When get fails, a token that has not ended yet is
-// used on. It prints as nothing but its name.
+// AADToken signs with Microsoft Entra ID tokens that get returns, with the time each one ends. A token is kept until
+// 5 minutes before its end, or until half of a lifetime shorter than 10 minutes is over; one without an end (the zero
+// time) is used once. All who need a new one share a single call of get, which has its own context and a limit of 30
+// s, so no caller's cancellation ends it for the others. When get fails, a token that has not ended yet is used on.
+// It prints as nothing but its name.
 func AADToken(get func(ctx context.Context) (token string, expires time.Time, err error)) Authorizer {
 	a := &aadToken{missing: get == nil}
 	a.tokens.MaxWait = 30 * time.Second
@@ -32,7 +33,11 @@ func AADToken(get func(ctx context.Context) (token string, expires time.Time, er
 		case !expires.IsZero() && !expires.After(time.Now()):
 			return nil, fmt.Errorf("the token ended at %s", expires.Format(time.RFC3339))
 		}
-		return &accessToken{text: text, expires: expires, renew: expires.Add(-min(renewBefore, expires.Sub(asked)/2))}, nil
+		token := &accessToken{text: text, expires: expires}
+		if !expires.IsZero() {
+			token.renew = expires.Add(-min(renewBefore, expires.Sub(asked)/2))
+		}
+		return token, nil
 	}
 	return a
 }

@@ -50,8 +50,8 @@ type location struct {
 	Endpoint string `json:"databaseAccountEndpoint"`
 }
 
-// topologyOf reads an account document, which may only name hosts of d. A document without the flag of partition failover says nothing
-// about it: then old's value stays (DESIGN rule 10). Every error is a *DocumentError.
+// topologyOf reads an account document, which may only name hosts of d. A document without the flag of partition
+// failover says nothing about it: then old's value stays (DESIGN rule 10). Every error is a *DocumentError.
 func topologyOf(body []byte, d *domain, old *regions.Topology) (*regions.Topology, error) {
 	if len(body) > maxDocument {
 		return nil, refuse("", "longer than %d bytes", maxDocument)
@@ -109,8 +109,8 @@ func endpointsOf(field string, locations []location, d *domain) ([]regions.Endpo
 	return out, nil
 }
 
-// parseEndpoint reads an address of nothing but scheme, host and port. Its errors do not repeat the text, which may hold a
-// password.
+// parseEndpoint reads an address of nothing but scheme, host and port. Its errors do not repeat the text, which may
+// hold a password.
 func parseEndpoint(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	switch {

@@ -6,11 +6,13 @@ import (
 	"strings"
 )
 
-// domain decides which hosts are the account's, so that credentials never go to a host that a reply invented (DESIGN rule 8).
+// domain decides which hosts are the account's, so that credentials never go to a host that a reply invented (DESIGN
+// rule 8).
 //
-// The account acct at acct.documents.azure.com owns that host and acct-{anything}.documents.azure.com, which is how the service names its regions. An account at an address, or on the
-// loopback (a simulator), owns every port of that address, or of the loopback. Ports are not compared otherwise either. The hosts that the
-// user configured are owned in any case.
+// The account acct at acct.documents.azure.com owns that host and acct-{anything}.documents.azure.com, which is how
+// the service names its regions. An account at an address, or on the loopback (a simulator), owns every port of that
+// address, or of the loopback. Ports are not compared otherwise either. The hosts that the user configured are owned
+// in any case.
 type domain struct {
 	scheme   string
 	account  string // first label of the host

@@ -35,11 +35,11 @@ const timedOut = "408/20008"
 
 type answer struct{ status, substatus int }
 
-// answers is what the service's answers mean (seed "Status Code Handling", DESIGN rules 1 to 4, 11). Statuses without a row
-// are Success for 2xx and 304, Unavailable for 5xx, else Final.
+// answers is what the service's answers mean (seed "Status Code Handling", DESIGN rules 1 to 4, 11). Statuses without
+// a row are Success for 2xx and 304, Unavailable for 5xx, else Final.
 //
-// Unapplied stands where the service has refused before doing anything. A 408 or 5xx leaves that open, a 503 too: proxies
-// make them as well (rule 4).
+// Unapplied stands where the service has refused before doing anything. A 408 or 5xx leaves that open, a 503 too:
+// proxies make them as well (rule 4).
 var answers = map[answer]middleware.Outcome{
 	{400, partitionKeyMismatch}: {Cause: middleware.Final, Stale: middleware.StaleContainer},
 	{400, wrongContainer}:       {Cause: middleware.Final, Stale: middleware.StaleContainer},
@@ -128,11 +128,14 @@ var plainCodes = func() (codes [600]string) {
 }()
 
 func code(status, sub int) string {
-	if status < 0 || status >= len(plainCodes) {
-		return strconv.Itoa(status)
+	plain := ""
+	if 0 <= status && status < len(plainCodes) {
+		plain = plainCodes[status]
+	} else {
+		plain = strconv.Itoa(status)
 	}
 	if sub == 0 {
-		return plainCodes[status]
+		return plain
 	}
-	return plainCodes[status] + "/" + strconv.Itoa(sub)
+	return plain + "/" + strconv.Itoa(sub)
 }

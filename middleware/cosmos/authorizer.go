@@ -30,8 +30,8 @@ func (f AuthorizerFunc) Authorize(ctx context.Context, req *http.Request) error 
 // ErrBadKey says that the text given to SharedKey is not an account key. It never holds the text.
 var ErrBadKey = errors.New("cosmos: the account key is empty or not base64")
 
-// SharedKey signs with an account key, read-only or not, given in base64 as the portal shows it. A text that is no key is
-// reported by Open and by each Authorize, as ErrBadKey. It prints as nothing but its name.
+// SharedKey signs with an account key, read-only or not, given in base64 as the portal shows it. A text that is no
+// key is reported by Open and by each Authorize, as ErrBadKey. It prints as nothing but its name.
 func SharedKey(key string) Authorizer {
 	secret, err := base64.StdEncoding.DecodeString(strings.TrimSpace(key))
 	if err != nil || len(secret) == 0 {

@@ -13,8 +13,9 @@ type dialect struct {
 	strictPatch bool
 }
 
-// Intent says what a request asks for. What the grammar does not know is named "unknown", counts as Metadata unless it is about
-// items, and is judged by its method alone, so that a new kind of resource is still carried to the right region.
+// Intent says what a request asks for. What the grammar does not know is named "unknown", counts as Metadata unless
+// it is about items, and is judged by its method alone, so that a new kind of resource is still carried to the right
+// region.
 func (d dialect) Intent(req *http.Request) middleware.Intent {
 	p := placeOf(req.URL)
 	v := verbOf(req, p)

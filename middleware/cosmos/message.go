@@ -10,8 +10,8 @@ import (
 // maxMessage bounds what an error repeats of the service's words.
 const maxMessage = 512
 
-// messageOf finds the words in an error's body: {"code":..,"message":..}, where the message may hold a JSON list of errors
-// of its own, or plain text. The result is one line of valid UTF-8, at most maxMessage bytes long.
+// messageOf finds the words in an error's body: {"code":..,"message":..}, where the message may hold a JSON list of
+// errors of its own, or plain text. The result is one line of valid UTF-8, at most maxMessage bytes long.
 func messageOf(body []byte) string {
 	var envelope struct{ Code, Message string }
 	if json.Unmarshal(body, &envelope) != nil || envelope.Code == "" && envelope.Message == "" {

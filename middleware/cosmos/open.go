@@ -11,12 +11,13 @@ import (
 
 // Open reads the topology of the account at endpoint ("https://acct.documents.azure.com:443/") and returns the Account.
 //
-// An endpoint that cannot be reached is tried twice more, 100 and 200 ms apart; a 429 is waited out, up to 9 times and 30 s in all;
-// then each of Options.BackupEndpoints is asked. A refused credential (401, 403) fails at once. Open itself has no limit but ctx and the three minutes
-// that asking all endpoints may take.
+// An endpoint that cannot be reached is tried twice more, 100 and 200 ms apart; a 429 is waited out, up to 9 times
+// and 30 s in all; then each of Options.BackupEndpoints is asked. A refused credential (401, 403) fails at once. Open
+// itself has no limit but ctx and the three minutes that asking all endpoints may take.
 //
-// Errors are configuration errors that name the field; ErrBadKey; ctx's error; or one *FetchError for each endpoint asked,
-// joined, in which errors.As also finds the *DocumentError of a document that was refused. No error holds a credential.
+// Errors are configuration errors that name the field; ErrBadKey; ctx's error; or one *FetchError for each endpoint
+// asked, joined, in which errors.As also finds the *DocumentError of a document that was refused. No error holds a
+// credential.
 func Open(ctx context.Context, endpoint string, auth Authorizer, opts Options) (*Account, error) {
 	var errs []error
 	u, err := parseEndpoint(endpoint)
@@ -61,7 +62,9 @@ func Open(ctx context.Context, endpoint string, auth Authorizer, opts Options) (
 	if err != nil {
 		return nil, err
 	}
-	a := &Account{Regions: registry, dialect: dialect{strictPatch: opts.StrictPatch}, domain: domain, name: u.Host, release: release}
+	a := &Account{
+		Regions: registry, dialect: dialect{strictPatch: opts.StrictPatch}, domain: domain, name: u.Host, release: release,
+	}
 	if err := a.discover(ctx); err != nil {
 		a.Close()
 		return nil, err

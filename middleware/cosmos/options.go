@@ -12,18 +12,19 @@ import (
 
 // Options configures an Account. Zero values are the defaults named at each field; Open refuses bad ones by name.
 type Options struct {
-	// PreferredRegions is the order in which regions serve. Regions it does not name follow in account order, unknown names are
-	// skipped. None: account order.
+	// PreferredRegions is the order in which regions serve. Regions it does not name follow in account order, unknown
+	// names are skipped. None: account order.
 	PreferredRegions []regions.Name
-	// BackupEndpoints are asked for the account document when the account's endpoint, and every region known, did not give it. Credentials go to
-	// them as they are, and the document may name their hosts.
+	// BackupEndpoints are asked for the account document when the account's endpoint, and every region known, did not
+	// give it. Credentials go to them as they are, and the document may name their hosts.
 	BackupEndpoints []string
-	// Transport carries the Account's own requests. Nil: a NewTransport, which Close then closes. The body of each answer must end when the
-	// request's context does, as it does in net/http.
+	// Transport carries the Account's own requests. Nil: a NewTransport, which Close then closes. The body of each
+	// answer must end when the request's context does, as it does in net/http.
 	Transport http.RoundTripper
 
-	// StrictPatch takes a PATCH without an If-Match tag for one that must not be repeated: an "incr" that was applied, though its
-	// answer was lost, would be applied twice. False: patches may be repeated, as in the driver. Either way it binds only under a Guard layer.
+	// StrictPatch takes a PATCH without an If-Match tag for one that must not be repeated: an "incr" that was
+	// applied, though its answer was lost, would be applied twice. False: patches may be repeated, as in the driver.
+	// Either way it binds only under a Guard layer.
 	StrictPatch bool
 
 	RequestTimeout     time.Duration // one attempt to read the account document, body included: 10 s; 5 s to 65 s

@@ -13,15 +13,16 @@ type place struct {
 	id string
 	// container is "dbs/{d}/colls/{c}", unescaped, for a container and what is below it.
 	container string
-	// link is the path without slashes around it and without an accounts/{id} prefix; for a feed it ends with the owner.
+	// link is the path without slashes around it and without an accounts/{id} prefix; for a feed it ends with the
+	// owner.
 	link string
 	// escaped says that id and link are still escaped.
 	escaped bool
 }
 
-// placeOf reads a URL's path. Resource words compare without case, and a word is known by its position, never by its text:
-// an item may well be called "docs". Slashes at the ends, or several together, do not count. A path that breaks the
-// grammar is of kind unknown.
+// placeOf reads a URL's path. Resource words compare without case, and a word is known by its position, never by its
+// text: an item may well be called "docs". Slashes at the ends, or several together, do not count. A path that breaks
+// the grammar is of kind unknown.
 //
 // It allocates nothing but for a container whose name is escaped or oddly written.
 func placeOf(u *url.URL) place {
@@ -34,7 +35,7 @@ func placeOf(u *url.URL) place {
 		path = u.EscapedPath()
 	}
 	word, start, end := segment(path, 0)
-	if strings.EqualFold(word, "accounts") {
+	if len(word) == len("accounts") && strings.EqualFold(word, "accounts") {
 		if _, _, after := segment(path, end); after > end {
 			word, start, end = segment(path, after)
 		}
@@ -61,22 +62,21 @@ func placeOf(u *url.URL) place {
 	return p
 }
 
-// segment returns the next segment of path at or after i, skipping slashes, and where it begins and ends. At the end of the path it
-// returns "".
+// segment returns the next segment of path at or after i, skipping slashes, and where it begins and ends. At the end
+// of the path it returns "".
 func segment(path string, i int) (s string, start, end int) {
 	for i < len(path) && path[i] == '/' {
 		i++
 	}
-	start = i
-	for i < len(path) && path[i] != '/' {
-		i++
+	if end = strings.IndexByte(path[i:], '/'); end < 0 {
+		return path[i:], i, len(path)
 	}
-	return path[start:i], start, i
+	return path[i : i+end], i, i + end
 }
 
 func childOf(owner resource, word string) resource {
 	for _, r := range children[owner] {
-		if strings.EqualFold(word, resources[r].word) {
+		if word == resources[r].word || strings.EqualFold(word, resources[r].word) {
 			return r
 		}
 	}

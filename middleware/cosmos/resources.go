@@ -37,8 +37,8 @@ const (
 	accountOperation
 )
 
-// resources is the path grammar: below an owner, a word names one kind of thing. The order within an owner is the order in which
-// words are compared, the usual first.
+// resources is the path grammar: below an owner, a word names one kind of thing. The order within an owner is the
+// order in which words are compared, the usual first.
 var resources = [...]struct {
 	word      string
 	owner     resource
@@ -55,11 +55,11 @@ var resources = [...]struct {
 	udf:                       {"udfs", container, "user defined function", "user defined functions"},
 	conflict:                  {"conflicts", container, "conflict", "conflicts"},
 	pkRange:                   {"pkranges", container, "partition key range", "partition key ranges"},
-	historicalRange:           {"historicalpkranges", container, "historical partition key range", "historical partition key ranges"},
+	historicalRange:           {"historicalpkranges", container, "historical key range", "historical key ranges"},
 	containerOperation:        {"operations", container, "container operation", "container operations"},
 	schema:                    {"schemas", container, "schema", "schemas"},
 	systemDocument:            {"systemdocuments", container, "system document", "system documents"},
-	partitionedSystemDocument: {"partitionedsystemdocuments", container, "partitioned system document", "partitioned system documents"},
+	partitionedSystemDocument: {"partitionedsystemdocuments", container, "system document", "system documents"},
 	user:                      {"users", database, "user", "users"},
 	permission:                {"permissions", user, "permission", "permissions"},
 	encryptionKey:             {"clientencryptionkeys", database, "client encryption key", "client encryption keys"},
@@ -108,8 +108,9 @@ const (
 	commit
 )
 
-// verbs tells what a verb does and what a repeat of it does: a repeated create conflicts, a repeated delete finds nothing, and
-// so they end in the same state. What runs code or sweeps over many items does its work again each time (DESIGN rule 4).
+// verbs tells what a verb does and what a repeat of it does: a repeated create conflicts, a repeated delete finds
+// nothing, and so they end in the same state. What runs code or sweeps over many items does its work again each time
+// (DESIGN rule 4).
 var verbs = [...]struct {
 	word  string // the name is this and the resource's, unless whole is set
 	feed  bool   // the name takes the plural

@@ -11,8 +11,8 @@ import (
 	"github.com/reroute-go/reroute/regions"
 )
 
-// topologySource reads the account document: from the account's own endpoint, else from each region known, else from each
-// backup. What callers exclude does not matter here: an excluded region still knows the truth (DESIGN rule 6).
+// topologySource reads the account document: from the account's own endpoint, else from each region known, else from
+// each backup. What callers exclude does not matter here: an excluded region still knows the truth (DESIGN rule 6).
 type topologySource struct {
 	fetcher  *fetcher
 	domain   *domain
@@ -20,8 +20,8 @@ type topologySource struct {
 	backups  []*url.URL
 }
 
-// Fetch asks one endpoint after the other until one gives a good document. A region that is gone, fails, redirects or answers junk is
-// passed over; a refused credential ends the walk. The error joins those of all endpoints asked.
+// Fetch asks one endpoint after the other until one gives a good document. A region that is gone, fails, redirects or
+// answers junk is passed over; a refused credential ends the walk. The error joins those of all endpoints asked.
 func (s *topologySource) Fetch(ctx context.Context, old *regions.Topology) (*regions.Topology, error) {
 	// The first time there may be nobody else to ask, so patience pays; later the next region is the better retry.
 	rt := s.fetcher.hasty

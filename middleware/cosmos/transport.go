@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// NewTransport returns a base transport with the limits that azcosmos gives its own, and that it loses when it is handed
-// another one: 5 s to connect and 5 s for the TLS handshake, 65 s from a sent request to the answer's headers, 1000 idle
-// connections and 100 for each host, kept for 5 min, and HTTP/2 with a ping after 2 s of silence that must be answered
-// within 1 s. The proxy comes from the environment. The body of an answer has no limit but the request's context.
+// NewTransport returns a base transport with the limits that azcosmos gives its own, and that it loses when it is
+// handed another one: 5 s to connect and 5 s for the TLS handshake, 65 s from a sent request to the answer's headers,
+// 1000 idle connections and 100 for each host, kept for 5 min, and HTTP/2 with a ping after 2 s of silence that must
+// be answered within 1 s. The proxy comes from the environment. The body of an answer has no limit but the request's
+// context.
 //
 // Each call returns a transport with connections of its own, whose fields may be changed before its first use.
 func NewTransport() *http.Transport {

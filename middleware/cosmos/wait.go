@@ -11,8 +11,9 @@ import (
 // longestWait bounds what a server can wish for. No budget takes a day; the limit only keeps sums from overflowing.
 const longestWait = 24 * time.Hour
 
-// wait reads how long the server wishes us to wait: x-ms-retry-after-ms, else Retry-After in seconds, else Retry-After as a date. 0 = it
-// did not say. What is negative, zero, garbage or beyond a time.Duration counts as not said.
+// wait reads how long the server wishes us to wait: x-ms-retry-after-ms, else Retry-After in seconds, else
+// Retry-After as a date. 0 = it did not say. What is negative, zero, garbage or beyond a time.Duration counts as not
+// said.
 func wait(h http.Header) time.Duration {
 	if d := number(value(h, headerRetryAfterMS), time.Millisecond); d > 0 {
 		return d
