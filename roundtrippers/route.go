@@ -1,6 +1,7 @@
 package roundtrippers
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -14,8 +15,8 @@ import (
 // heeds marks, the caller's exclusions and what the other layers wish, and
 // tells the registry how the endpoint behaved.
 //
-// Requests to hosts that are none of the account's, and those the dialect calls
-// Foreign, pass as they are.
+// Requests that the dialect calls Foreign, such as those to a host that is none
+// of the account's, pass as they are.
 type Route struct {
 	Dialect middleware.Dialect // required
 	Regions *regions.Registry  // required
@@ -39,7 +40,7 @@ var errNoRegions = errors.New("Regions is nil: which registry knows the regions?
 
 func (l Route) roundTrip(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
 	in := op.Intent()
-	if in.Scope == middleware.Foreign || !l.Regions.Knows(req.URL.Host) {
+	if in.Scope == middleware.Foreign {
 		return next.RoundTrip(req)
 	}
 	want := regions.Want{From: listOf(in), Write: in.Write, Excluded: op.ExcludedRegions(), Strict: l.StrictExclusion, Avoided: op.Avoided()}
@@ -61,20 +62,37 @@ func (l Route) roundTrip(op *middleware.Operation, req *http.Request, next http.
 	return l.send(op, in, choice, readdressed(req, choice.URL), next)
 }
 
+// listOf names the regions that can serve: several write regions take items, but
+// only the hub takes changes to what describes them.
 func listOf(in middleware.Intent) regions.List {
-	if in.Write {
+	switch {
+	case !in.Write:
+		return regions.ReadRegions
+	case in.Scope == middleware.Metadata:
+		return regions.Hub
+	default:
 		return regions.WriteRegions
 	}
-	return regions.ReadRegions
 }
 
 func (l Route) send(op *middleware.Operation, in middleware.Intent, choice regions.Choice, req *http.Request, next http.RoundTripper) (*http.Response, error) {
 	op.SetTarget(middleware.Target{Region: choice.Region, Endpoint: choice.URL.Host, Topology: choice.Topology, Probe: choice.Probe})
 	verdict, reason := regions.Neutral, regions.Unreachable
-	defer func() { l.Regions.Report(choice, verdict, reason) }() // on a panic too: the probe is given back
+	defer func() { // on a panic too: the probe is given back
+		l.tell(req.Context(), op, l.Regions.Report(choice, verdict, reason), reason)
+	}()
 	resp, err := next.RoundTrip(req)
 	verdict, reason = endpointVerdict(op.Judge(l.Dialect, resp, err), in, choice.Probe, resp != nil)
 	return resp, err
+}
+
+func (l Route) tell(ctx context.Context, op *middleware.Operation, change regions.Change, reason regions.Reason) {
+	switch change {
+	case regions.Marked:
+		op.Emit(ctx, middleware.Event{Kind: middleware.EndpointMarked, Attempt: op.Sends(), Target: op.Target(), Code: reason.String()})
+	case regions.Restored:
+		op.Emit(ctx, middleware.Event{Kind: middleware.EndpointRestored, Attempt: op.Sends(), Target: op.Target()})
+	}
 }
 
 // endpointVerdict judges the endpoint, not the request (DESIGN rule 7). What was

@@ -5,7 +5,9 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
 	"sync"
@@ -138,6 +140,7 @@ func (s *Script) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func (s *Script) play(req *http.Request, step Step) (*http.Response, error) {
+	trace(req, step.Err)
 	if step.Answer != nil {
 		return step.Answer(req)
 	}
@@ -175,6 +178,25 @@ func (s *Script) play(req *http.Request, step Step) (*http.Response, error) {
 		Header: header, ContentLength: int64(len(step.Body)), Request: req,
 		Body: &scriptBody{Reader: strings.NewReader(step.Body), script: s},
 	}, nil
+}
+
+// trace tells an attached httptrace what net/http would: that the headers were
+// written, unless the script has the dial fail.
+func trace(req *http.Request, err error) {
+	hooks := httptrace.ContextClientTrace(req.Context())
+	if hooks == nil {
+		return
+	}
+	if hooks.GetConn != nil {
+		hooks.GetConn(req.URL.Host)
+	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		return
+	}
+	if hooks.WroteHeaders != nil {
+		hooks.WroteHeaders()
+	}
 }
 
 type scriptBody struct {
