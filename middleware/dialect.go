@@ -54,6 +54,10 @@ type Intent struct {
 	// Level is the dialect's judgement of a repeat. It binds only where a Guard
 	// layer or the caller asks for it: see Operation.Guard.
 	Level idempotency.Level
+	// Lenient is set where Level is the service's convention rather than a fact:
+	// the repeat of a patch or a batch does no harm only if its caller saw to
+	// that. Shard, which repeats in place, leaves such writes to the other layers.
+	Lenient bool
 	// Echo is what a repeat answers if the first send was carried out.
 	Echo idempotency.Echo
 	// Container names the partitioned container, "" when there is none.

@@ -13,8 +13,8 @@ import (
 // local retry on a different TCP shard"). A request that was certainly not sent
 // is repeated whatever it is. One that may have been sent is repeated only if it
 // reads, or is idempotent in the strict sense: a create is not, as its repeat
-// would answer "exists" (R056). What a repeat elsewhere may do is the Guard's
-// business, not this layer's.
+// would answer "exists", nor what the dialect calls Lenient (R056). Whether it
+// may be repeated elsewhere is for the other layers to say.
 //
 // It asks for the pool with Operation.AnotherPool, which Pools heeds. Over
 // another base it is one plain retry.
@@ -65,7 +65,7 @@ func strictlyIdempotent(in middleware.Intent) bool {
 	switch {
 	case !in.Write:
 		return true
-	case in.Echo == idempotency.Exists:
+	case in.Echo == idempotency.Exists, in.Lenient:
 		return false
 	}
 	return in.Level == idempotency.Idempotent || in.Level == idempotency.Safe

@@ -42,6 +42,7 @@ var operations = []struct {
 	{middleware.Intent{Name: "replace if match", Write: true, Level: idempotency.Idempotent, Echo: idempotency.Changed}, true},
 	{middleware.Intent{Name: "delete", Write: true, Level: idempotency.Idempotent, Echo: idempotency.Missing}, true},
 	{middleware.Intent{Name: "create", Write: true, Level: idempotency.Idempotent, Echo: idempotency.Exists}, false},
+	{middleware.Intent{Name: "patch", Write: true, Level: idempotency.Idempotent, Lenient: true}, false},
 	{middleware.Intent{Name: "unjudged write", Write: true}, false},
 	{middleware.Intent{Name: "stored procedure", Write: true, Level: idempotency.NonIdempotent}, false},
 }
