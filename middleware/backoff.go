@@ -9,7 +9,7 @@ import (
 
 // Backoff is an exponential schedule. The zero value waits not at all.
 type Backoff struct {
-	// Base is the first wait.
+	// Base is the first wait; 0 leaves only Salt.
 	Base time.Duration
 	// Cap limits a single wait, jitter included; 0 = no limit.
 	Cap time.Duration
@@ -38,24 +38,27 @@ func (b Backoff) Validate() error {
 // without overflow.
 const forever = time.Duration(math.MaxInt64 / 4)
 
-// After returns the wait before retry n, counted from 0.
+// After returns the wait before retry n, counted from 0. It is never negative and
+// never over Cap, however large n is.
 func (b Backoff) After(n int) time.Duration {
-	if b.Base <= 0 {
-		return 0
+	limit := forever
+	if b.Cap > 0 {
+		limit = min(b.Cap, forever)
 	}
-	limit := b.Cap
-	if limit == 0 {
-		limit = forever
-	}
-	wait := limit
-	if n < 62 && b.Base <= limit>>n {
-		wait = b.Base << n
+	n = max(n, 0)
+	wait := max(b.Base, 0)
+	switch {
+	case wait == 0:
+	case n < 62 && wait <= limit>>n:
+		wait <<= n
+	default:
+		wait = limit
 	}
 	if b.Jitter > 0 {
-		wait = time.Duration(float64(wait) * (1 - b.Jitter + 2*b.Jitter*rand.Float64()))
+		wait = min(limit, time.Duration(float64(wait)*(1-b.Jitter+2*b.Jitter*rand.Float64())))
 	}
 	if b.Salt > 0 {
-		wait += rand.N(b.Salt)
+		wait += min(rand.N(b.Salt), limit-wait)
 	}
-	return min(wait, limit)
+	return wait
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"sync"
 	"time"
 )
 
@@ -30,7 +29,7 @@ func (l ReplayBody) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	limit := l.MaxBytes
 	switch {
 	case limit < -1:
-		return nil, fmt.Errorf("ReplayBody.MaxBytes is %d, want >= -1", limit)
+		return nil, fmt.Errorf("MaxBytes is %d, want >= -1", limit)
 	case limit == 0:
 		limit = defaultReplayBytes
 	}
@@ -42,14 +41,14 @@ func (l ReplayBody) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	}), nil
 }
 
-// keepBody has the body of a starting operation kept for replay where the
-// request brings no GetBody. req is the operation's own copy.
+// keepBody makes the body of a starting operation replayable. req is the
+// operation's own copy.
 func (op *Operation) keepBody(req *http.Request, limit int64) {
-	if !hasBody(req) || req.GetBody != nil {
+	if !hasBody(req) {
 		return
 	}
-	op.replay = &replay{src: req.Body, length: req.ContentLength, limit: limit}
-	req.Body, _ = op.replay.again()
+	op.replay = newReplay(req, limit)
+	req.Body = &op.replay.first
 	req.GetBody = op.replay.again
 }
 
@@ -76,136 +75,6 @@ func replayed(req *http.Request) (*http.Request, error) {
 		again.Body = body
 	}
 	return &again, nil
-}
-
-// replay keeps a body while it is first sent and hands it out again. Only one
-// reader is live: handing out the next detaches the one before.
-type replay struct {
-	mu       sync.Mutex
-	src      io.ReadCloser
-	length   int64 // as announced, -1 = not
-	limit    int64
-	kept     []byte
-	end      error // io.EOF or the source's failure, once seen
-	overflow bool  // grew beyond limit: the live reader is the only one ever
-	reading  bool  // a Read of src is under way
-	live     *replayReader
-	finished bool // the operation is over: no reader follows
-	closed   bool
-}
-
-type replayReader struct {
-	body     *replay
-	pos      int
-	detached bool
-	closed   bool
-}
-
-func (b *replay) setLimit(limit int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.limit = limit
-	if int64(len(b.kept)) > limit {
-		b.overflow, b.kept = true, nil
-	}
-}
-
-// ready reports whether another reader could be handed out now.
-func (b *replay) ready() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.available()
-}
-
-func (b *replay) available() bool {
-	if b.live == nil {
-		return true
-	}
-	return !b.overflow && b.length <= b.limit && !b.reading && !b.closed && (b.end == nil || b.end == io.EOF)
-}
-
-// again is the GetBody of the operation's request.
-func (b *replay) again() (io.ReadCloser, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.available() {
-		return nil, ErrBodyNotReplayable
-	}
-	if b.live != nil {
-		b.live.detached = true
-	}
-	b.live = &replayReader{body: b}
-	return b.live, nil
-}
-
-// finish closes the source unless the transport still reads it, in which case
-// the transport's own Close will.
-func (b *replay) finish() {
-	b.mu.Lock()
-	b.finished = true
-	idle := b.live == nil || b.live.closed
-	b.mu.Unlock()
-	if idle {
-		b.closeSource()
-	}
-}
-
-func (b *replay) closeSource() {
-	b.mu.Lock()
-	first := !b.closed
-	b.closed = true
-	b.mu.Unlock()
-	if first {
-		_ = b.src.Close()
-	}
-}
-
-func (r *replayReader) Read(p []byte) (int, error) {
-	b := r.body
-	b.mu.Lock()
-	switch {
-	case r.detached || r.closed:
-		b.mu.Unlock()
-		return 0, http.ErrBodyReadAfterClose
-	case r.pos < len(b.kept):
-		n := copy(p, b.kept[r.pos:])
-		r.pos += n
-		b.mu.Unlock()
-		return n, nil
-	case b.end != nil:
-		err := b.end
-		b.mu.Unlock()
-		return 0, err
-	}
-	b.reading = true
-	b.mu.Unlock()
-
-	n, err := b.src.Read(p) // not under the lock: it may block
-
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.reading = false
-	b.end = err
-	if !b.overflow && (b.length > b.limit || int64(len(b.kept)+n) > b.limit) {
-		b.overflow, b.kept = true, nil
-	}
-	if !b.overflow {
-		b.kept = append(b.kept, p[:n]...)
-		r.pos += n
-	}
-	return n, err
-}
-
-func (r *replayReader) Close() error {
-	b := r.body
-	b.mu.Lock()
-	r.closed = true
-	last := !r.detached && (b.finished || b.overflow)
-	b.mu.Unlock()
-	if last {
-		b.closeSource()
-	}
-	return nil
 }
 
 const (

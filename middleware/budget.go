@@ -42,5 +42,5 @@ func (b *Budget) String() string {
 
 // allows reports whether c can take one more re-send after wait.
 func (b *Budget) allows(c charge, wait time.Duration) bool {
-	return c.retries < b.Retries && (b.Time == 0 || c.waited+wait <= b.Time)
+	return c.retries < b.Retries && (b.Time == 0 || wait <= b.Time-c.waited)
 }

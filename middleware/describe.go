@@ -24,7 +24,10 @@ func describe(b *strings.Builder, rt http.RoundTripper) int {
 	switch rt := rt.(type) {
 	case *stack:
 		sum := 0
-		for _, s := range rt.stages {
+		for i, s := range rt.stages {
+			if i+1 < len(rt.stages) && same(s.rt, rt.stages[i+1].rt) {
+				continue // a layer that is switched off has returned the next one
+			}
 			spent, label := budgetsOf(s.rt)
 			sum += spent
 			fmt.Fprintf(b, "%s%s%s\n", typeName(s.layer), fieldsOf(s.layer), label)

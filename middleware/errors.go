@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 )
 
@@ -43,10 +44,6 @@ type Error struct {
 
 // typed wraps err with what the operation knows.
 func (op *Operation) typed(err error) error {
-	var already *Error
-	if errors.As(err, &already) {
-		return err
-	}
 	report := op.Report()
 	op.mu.Lock()
 	defer op.mu.Unlock()
@@ -54,13 +51,10 @@ func (op *Operation) typed(err error) error {
 		Stop: op.stop, Report: report, Err: err,
 		LastStatus: op.last.status, LastSubstatus: op.last.substatus, LastHeader: op.last.header,
 	}
-	switch {
-	case op.stop == Deadline:
-		e.Outcome = contextOutcome(op.dialect, &op.intent, context.DeadlineExceeded)
-	case op.dialect != nil:
-		e.Outcome = op.judge(op.dialect, nil, err)
-	default:
-		e.Outcome = JudgeError(err)
+	if op.stop == Deadline {
+		e.Outcome = contextOutcome(op.dialect(), op.intent(), context.DeadlineExceeded)
+	} else {
+		e.Outcome = op.judge(op.dialect(), nil, err)
 	}
 	return e
 }
@@ -78,8 +72,22 @@ func (e *Error) Error() string {
 	if e.LastStatus != 0 {
 		fmt.Fprintf(&b, ", last answer %d/%d", e.LastStatus, e.LastSubstatus)
 	}
-	fmt.Fprintf(&b, ": %v", e.Err)
+	fmt.Fprintf(&b, ": %v", withoutQuery(e.Err))
 	return b.String()
+}
+
+// withoutQuery returns err, or what may be shown of it: an http.Client below
+// quotes URLs whole, and a query can be a credential.
+func withoutQuery(err error) error {
+	var u *url.Error
+	if !errors.As(err, &u) {
+		return err
+	}
+	bare, _, found := strings.Cut(u.URL, "?")
+	if !found {
+		return err
+	}
+	return errors.New(strings.ReplaceAll(err.Error(), u.URL, bare))
 }
 
 // Unwrap returns the transport's error, or the cause of the context's end.

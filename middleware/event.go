@@ -98,26 +98,23 @@ func (op *Operation) Emit(ctx context.Context, e Event) { op.emit(ctx, func() Ev
 // emit builds the event only where somebody listens.
 func (op *Operation) emit(ctx context.Context, build func() Event) {
 	op.mu.Lock()
-	observer, name := op.observer, op.intent.Name
+	observer := op.observer
 	op.mu.Unlock()
 	if observer == nil {
 		return
 	}
 	e := build()
 	if e.Operation == "" {
-		e.Operation = name
+		e.Operation = op.Intent().Name
 	}
 	observer(ctx, e)
 }
 
 // attemptEvent tells the end of an attempt.
-func (op *Operation) attemptEvent(number int) Event {
+func (op *Operation) attemptEvent(place int) Event {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	if number > len(op.attempts) {
-		return Event{Kind: AttemptEnded, Attempt: number}
-	}
-	a := op.attempts[number-1]
-	return Event{Kind: AttemptEnded, Attempt: number, Target: a.Target, Cause: a.Cause, Code: a.Code,
+	a := op.attempts[place]
+	return Event{Kind: AttemptEnded, Attempt: a.Number, Target: a.Target, Cause: a.Cause, Code: a.Code,
 		Status: a.Status, Elapsed: a.Elapsed, Err: a.Err}
 }

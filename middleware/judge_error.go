@@ -3,6 +3,7 @@ package middleware
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 	"net/http"
@@ -33,8 +34,13 @@ func JudgeError(err error) Outcome {
 }
 
 func unmendable(err error) bool {
-	var cert *tls.CertificateVerificationError
-	if errors.As(err, &cert) {
+	var (
+		verification *tls.CertificateVerificationError
+		authority    x509.UnknownAuthorityError
+		host         x509.HostnameError
+		invalid      x509.CertificateInvalidError
+	)
+	if errors.As(err, &verification) || errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid) {
 		return true
 	}
 	// The policy recognises its cases by the text inside a *url.Error, which is
@@ -49,7 +55,7 @@ func unmendable(err error) bool {
 
 func notSent(err error) bool {
 	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" {
+	if errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect") {
 		return true
 	}
 	var dns *net.DNSError

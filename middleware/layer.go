@@ -48,7 +48,10 @@ func Stack(base http.RoundTripper, layers ...Layer) (http.RoundTripper, error) {
 		base = http.DefaultTransport
 	}
 	s := &stack{base: base, stages: make([]stage, len(layers))}
-	next := recorded(base)
+	next := base
+	if _, ok := base.(recording); !ok {
+		next = &recorder{next: base, base: true}
+	}
 	var errs []error
 	for i := len(layers) - 1; i >= 0; i-- {
 		if layers[i] == nil {
@@ -91,12 +94,10 @@ type stage struct {
 }
 
 func (s *stack) RoundTrip(req *http.Request) (*http.Response, error) {
-	op, req, started := begin(req, nil)
-	resp, err := s.next.RoundTrip(req)
-	if started {
-		return op.finish(req, resp, err)
-	}
-	return resp, err
+	return operate(req, nil, func(op *Operation, req *http.Request) (*http.Response, error) {
+		op.recordAtBase()
+		return s.next.RoundTrip(req)
+	})
 }
 
 func (s *stack) CloseIdleConnections() { closeIdle(s.base) }
@@ -105,8 +106,8 @@ func (s *stack) records() {}
 
 // Operate returns the RoundTripper of a layer that is no retry loop: it joins the
 // operation in the request's context, or starts one and ends it, and has f do
-// the layer's work. f sends through next, at most once, or refuses. A nil d
-// leaves the request unjudged.
+// the layer's work. f sends through next, at most once, or refuses: an error of
+// its own is final, save ErrCircuitOpen. A nil d leaves the request unjudged.
 func Operate(next http.RoundTripper, d Dialect, f func(op *Operation, req *http.Request, next http.RoundTripper) (*http.Response, error)) http.RoundTripper {
 	return &operated{next: recorded(next), dialect: d, f: f}
 }
@@ -118,12 +119,9 @@ type operated struct {
 }
 
 func (o *operated) RoundTrip(req *http.Request) (*http.Response, error) {
-	op, req, started := begin(req, o.dialect)
-	resp, err := o.f(op, req, o.next)
-	if started {
-		return op.finish(req, resp, err)
-	}
-	return resp, err
+	return operate(req, o.dialect, func(op *Operation, req *http.Request) (*http.Response, error) {
+		return o.f(op, req, o.next)
+	})
 }
 
 func (o *operated) CloseIdleConnections() { closeIdle(o.next) }
@@ -134,7 +132,8 @@ func (o *operated) records() {}
 // their attempts themselves.
 type recording interface{ records() }
 
-// recorded puts a recorder over next unless one is already below.
+// recorded puts a recorder over next unless one is already below. It is for
+// layers that are used alone; in a Stack it only passes on.
 func recorded(next http.RoundTripper) http.RoundTripper {
 	if _, ok := next.(recording); ok {
 		return next

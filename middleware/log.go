@@ -7,8 +7,11 @@ import (
 
 // LogTo returns an Observer that writes events to logger: what went well at
 // debug level, retries and refreshes at info, what failed at warn. Disabled
-// levels cost one check.
+// levels cost one check. A nil logger is slog.Default().
 func LogTo(logger *slog.Logger) Observer {
+	if logger == nil {
+		logger = slog.Default()
+	}
 	return func(ctx context.Context, e Event) {
 		level := levelOf(e)
 		if !logger.Enabled(ctx, level) {
@@ -56,6 +59,6 @@ func attrsOf(e Event) []slog.Attr {
 	add(e.Wait != 0, slog.Duration("wait", round(e.Wait)))
 	add(e.Elapsed != 0, slog.Duration("elapsed", round(e.Elapsed)))
 	add(e.Stop != NotStopped, slog.String("stop", e.Stop.String()))
-	add(e.Err != nil, slog.Any("err", e.Err))
+	add(e.Err != nil, slog.Any("err", withoutQuery(e.Err)))
 	return attrs
 }

@@ -25,30 +25,37 @@ type Operation struct {
 	observer Observer
 	replay   *replay // the kept body, where the request brought no GetBody
 
-	// tracing is set once, before the first attempt; wrote is written by net/http.
-	tracing bool
-	wrote   atomic.Bool
+	// asked and wrote are written by net/http where the attempt is traced.
+	asked, wrote atomic.Bool
 
 	mu       sync.Mutex
 	ctx      context.Context // governs the operation: the caller's, or a Deadline layer's
-	done     bool
+	led      bool            // some RoundTripper will end the operation
+	ended    time.Time
+	stacked  bool // attempts are recorded above the base of a Stack only
 	guarded  bool
 	sendOnce bool // hide GetBody from net/http
-	dialect  Dialect
-	intent   Intent
+	views    []view
+	current  int // the view of the layer at work
 	wishes   wishes
 	target   Target
 	charges  []charge
 	attempts []Attempt
-	open     int // attempts that have started and not ended
-	serial   int // of the newest attempt record
 	inDoubt  bool
 	judged   judgement
 	last     lastAnswer
 	stop     Stop
 	wait     time.Duration // before the next attempt, for its record
 
-	first [1]Attempt // backs attempts until there is a second one
+	firstView    [1]view    // backs views until there is a second one
+	firstAttempt [1]Attempt // backs attempts likewise
+}
+
+// view is what one dialect makes of the operation. There are several only where
+// stacks with different dialects are nested.
+type view struct {
+	dialect Dialect
+	intent  Intent
 }
 
 // wishes are what this operation's layers ask of Route.
@@ -60,6 +67,7 @@ type wishes struct {
 
 // judgement remembers the last outcome, so that five layers classify once.
 type judgement struct {
+	dialect Dialect
 	resp    *http.Response
 	err     error
 	outcome Outcome
@@ -90,11 +98,23 @@ func (c *opContext) Value(key any) any {
 
 // Begin joins the operation in req's context, or starts one. The returned
 // request carries it: it is req itself when joined, a shallow copy when started.
-// Use it for everything that is sent below. A layer that may be the outermost is
-// better made with Operate, which also ends what it started.
+// Use it for everything that is sent below: the outermost RoundTripper of this
+// library that it passes ends the operation.
 func Begin(req *http.Request) (*Operation, *http.Request) {
-	op, req, _ := begin(req, nil)
-	return op, req
+	if op := FromContext(req.Context()); op != nil && !op.isDone() {
+		return op, req
+	}
+	ctx := &opContext{Context: req.Context()}
+	op := &ctx.op
+	op.ctx = req.Context()
+	op.started = time.Now()
+	op.inputs = inputsOf(req.Context())
+	op.guarded = op.inputs.level == idempotency.NonIdempotent
+	op.views = op.firstView[:0]
+	op.attempts = op.firstAttempt[:0]
+	ctx.req = *req.WithContext(ctx)
+	op.keepBody(&ctx.req, defaultReplayBytes)
+	return op, &ctx.req
 }
 
 // FromContext returns the operation of ctx, nil if there is none.
@@ -112,54 +132,93 @@ func FromResponse(resp *http.Response) *Operation {
 	return FromContext(resp.Request.Context())
 }
 
-// begin is Begin, with the dialect of the layer that asks, and reports whether
-// the operation was started here and must be finished here.
-func begin(req *http.Request, d Dialect) (op *Operation, _ *http.Request, started bool) {
-	op = FromContext(req.Context())
-	if op == nil || op.isDone() {
-		ctx := &opContext{Context: req.Context()}
-		ctx.op.ctx = req.Context()
-		ctx.op.started = time.Now()
-		ctx.op.inputs = inputsOf(req.Context())
-		ctx.op.guarded = ctx.op.inputs.level == idempotency.NonIdempotent
-		ctx.op.attempts = ctx.op.first[:0]
-		ctx.req = *req.WithContext(ctx)
-		op, req, started = &ctx.op, &ctx.req, true
-		op.keepBody(req, defaultReplayBytes)
+// operate runs f, the work of a layer with dialect d, as part of req's operation
+// and ends the operation if it is the outermost to do so.
+func operate(req *http.Request, d Dialect, f func(*Operation, *http.Request) (*http.Response, error)) (*http.Response, error) {
+	op, req := Begin(req)
+	leads := op.lead(req.Context())
+	if leads {
+		defer op.abandon() // a panic ends the operation too
 	}
-	if d != nil && op.adopt(d, req) {
-		req = stamped(d, &op.intent, req)
+	if d != nil && op.speak(d, req) {
+		req = stamped(d, op.Intent(), req)
 	}
-	return op, req, started
+	resp, err := f(op, req)
+	if leads {
+		return op.finish(req, resp, err)
+	}
+	return resp, err
 }
 
-// adopt makes d the operation's dialect and reports whether it was another one.
-func (op *Operation) adopt(d Dialect, req *http.Request) bool {
+// lead reports whether the asker is the one to end the operation, whose context
+// then governs it: an http.Client puts its Timeout on top of what Begin has seen.
+func (op *Operation) lead(ctx context.Context) bool {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	if op.dialect == d {
+	if op.led {
 		return false
 	}
-	op.dialect = d
-	op.intent = d.Intent(req)
-	if op.intent.PartitionKey == "" {
-		op.intent.PartitionKey = op.inputs.partitionKey
-	}
-	if op.inputs.level != idempotency.Unknown {
-		op.intent.Level = op.inputs.level
-	}
-	op.judged = judgement{}
+	op.led, op.ctx = true, ctx
 	return true
 }
 
-func stamped(d Dialect, in *Intent, req *http.Request) *http.Request {
+// speak makes d the dialect at work and reports whether it was another one.
+func (op *Operation) speak(d Dialect, req *http.Request) bool {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	i := op.viewOf(d)
+	switch {
+	case i < 0:
+		in := d.Intent(req)
+		if in.PartitionKey == "" {
+			in.PartitionKey = op.inputs.partitionKey
+		}
+		if op.inputs.level != idempotency.Unknown {
+			in.Level = op.inputs.level
+		}
+		op.current = len(op.views)
+		op.views = append(op.views, view{dialect: d, intent: in})
+	case i == op.current:
+		return false
+	default:
+		op.current = i
+	}
+	return true
+}
+
+// viewOf returns the place of d's view, -1 if there is none.
+func (op *Operation) viewOf(d Dialect) int {
+	for i := range op.views {
+		if same(op.views[i].dialect, d) {
+			return i
+		}
+	}
+	return -1
+}
+
+// dialect is the one at work, nil if there is none.
+func (op *Operation) dialect() Dialect {
+	if len(op.views) == 0 {
+		return nil
+	}
+	return op.views[op.current].dialect
+}
+
+// intent is in the words of the dialect at work, empty if there is none.
+func (op *Operation) intent() *Intent {
+	if len(op.views) == 0 {
+		return &Intent{}
+	}
+	return &op.views[op.current].intent
+}
+
+func stamped(d Dialect, in Intent, req *http.Request) *http.Request {
 	s, ok := d.(Stamper)
 	if !ok {
 		return req
 	}
-	header := s.Stamp(in, req.Header)
 	copied := *req
-	copied.Header = header
+	copied.Header = s.Stamp(&in, req.Header)
 	return &copied
 }
 
@@ -168,7 +227,7 @@ func stamped(d Dialect, in *Intent, req *http.Request) *http.Request {
 func (op *Operation) Intent() Intent {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	return op.intent
+	return *op.intent()
 }
 
 // Guard has the loop refuse to repeat the operation, if its level is
@@ -301,7 +360,7 @@ func (op *Operation) charge(b *Budget) charge {
 func (op *Operation) spend(b *Budget, wait time.Duration) {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	op.wait = wait
+	op.wait, op.stop = wait, NotStopped
 	for i := range op.charges {
 		if op.charges[i].budget == b {
 			op.charges[i].retries++
@@ -316,7 +375,7 @@ func (op *Operation) spend(b *Budget, wait time.Duration) {
 func (op *Operation) mayRepeat(out Outcome) bool {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	return out.Unapplied || !op.guarded || op.intent.Level.Repeatable()
+	return out.Unapplied || !op.guarded || op.intent().Level.Repeatable()
 }
 
 // Judge returns what a result means in d's words. The answer is remembered: the
@@ -324,12 +383,15 @@ func (op *Operation) mayRepeat(out Outcome) bool {
 func (op *Operation) Judge(d Dialect, resp *http.Response, err error) Outcome {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	if op.judged.resp == resp && sameError(op.judged.err, err) && op.dialect == d {
+	if i := op.viewOf(d); i >= 0 {
+		op.current = i
+	}
+	if op.judged.resp == resp && same(op.judged.err, err) && same(op.judged.dialect, d) {
 		return op.judged.outcome
 	}
 	out := op.judge(d, resp, err)
-	op.judged = judgement{resp: resp, err: err, outcome: out}
-	if n := len(op.attempts); n > 0 && op.open == 0 && (resp != nil || op.fromBase(err)) {
+	op.judged = judgement{dialect: d, resp: resp, err: err, outcome: out}
+	if n := len(op.attempts); n > 0 && op.attempts[n-1].by == nil && (resp != nil || op.fromBase(err)) {
 		op.attempts[n-1].note(out, err) // a layer between has made a better error
 	}
 	return out
@@ -337,21 +399,23 @@ func (op *Operation) Judge(d Dialect, resp *http.Response, err error) Outcome {
 
 func (op *Operation) judge(d Dialect, resp *http.Response, err error) Outcome {
 	if resp != nil {
-		return d.Judge(&op.intent, resp, nil)
+		return d.Judge(op.intent(), resp, nil)
 	}
 	// The caller's end comes first: a dial that fails because the caller left
 	// says nothing about the endpoint (X18).
 	if end := op.ctx.Err(); end != nil {
-		return contextOutcome(d, &op.intent, end)
-	}
-	var typed *Error
-	if errors.As(err, &typed) && typed.Outcome.Cause != Unjudged {
-		return typed.Outcome
+		return contextOutcome(d, op.intent(), end)
 	}
 	if !op.fromBase(err) {
+		if errors.Is(err, ErrCircuitOpen) {
+			return Outcome{Cause: CircuitOpen, Unapplied: true, Code: "circuit open"}
+		}
 		return Outcome{Cause: Refused, Unapplied: true, Code: "refused"}
 	}
-	if op.tracing && !op.wrote.Load() {
+	if op.replay != nil && op.replay.broken() {
+		return Outcome{Cause: Unmendable, Code: "request body"} // the caller's reader failed, not the server (B04)
+	}
+	if op.neverWritten() {
 		// Only the trace tells a failed TLS handshake from a connection that was
 		// closed unanswered: both are a plain EOF (DESIGN rule 5).
 		if out := JudgeError(err); out.Cause == Unmendable {
@@ -359,7 +423,14 @@ func (op *Operation) judge(d Dialect, resp *http.Response, err error) Outcome {
 		}
 		return Outcome{Cause: Unreachable, Unapplied: true, Code: "unreachable"}
 	}
-	return d.Judge(&op.intent, nil, err)
+	var inner *Error // a whole operation of its own below the base
+	if errors.As(err, &inner) && inner.Outcome.Cause != Unjudged {
+		return inner.Outcome
+	}
+	if d == nil {
+		return JudgeError(err)
+	}
+	return d.Judge(op.intent(), nil, err)
 }
 
 // fromBase reports whether err came from the transport itself rather than from
@@ -381,17 +452,14 @@ func contextOutcome(d Dialect, in *Intent, end error) Outcome {
 	return out
 }
 
-// sameError compares without the panic that == gives for uncomparable types.
-func sameError(a, b error) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
+// same compares without the panic that == gives for uncomparable types.
+func same[T any](a, b T) (equal bool) {
 	defer func() { _ = recover() }()
-	return a == b
+	return any(a) == any(b)
 }
 
 func (op *Operation) isDone() bool {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	return op.done
+	return !op.ended.IsZero()
 }

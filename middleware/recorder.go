@@ -3,33 +3,36 @@ package middleware
 import (
 	"errors"
 	"net/http"
+	"reflect"
 	"time"
 )
 
 // recorder sits right above the base transport and writes each send into the
-// operation's log. When two stacks are nested with a foreign RoundTripper in
-// between, the outer recorder notices the inner one and leaves the log to it, so
-// that a send is counted once.
-type recorder struct{ next http.RoundTripper }
+// operation's log. Where stacks are nested with a foreign RoundTripper in
+// between, the inner one takes over the record that the outer one has opened, so
+// that a send is counted, and told, once.
+type recorder struct {
+	next http.RoundTripper
+	base bool // next is the base of a Stack
+}
 
-func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
+func (r *recorder) RoundTrip(req *http.Request) (resp *http.Response, err error) {
 	op := FromContext(req.Context())
-	if op == nil {
+	if op == nil || !op.recordsAt(r) {
 		return r.next.RoundTrip(req)
 	}
-	number, serial := op.startAttempt()
-	op.emit(req.Context(), func() Event { return Event{Kind: AttemptStarted, Attempt: number, Target: op.Target()} })
-	ended := false
+	ctx := req.Context()
+	place, fresh := op.startAttempt(r)
+	if fresh {
+		op.emit(ctx, func() Event { return Event{Kind: AttemptStarted, Attempt: place + 1, Target: op.Target()} })
+	}
+	err = errPanicked // unless RoundTrip returns: a panic must not leave the attempt open (X16)
 	defer func() {
-		if !ended { // a panic below must not leave the attempt open (X16)
-			op.endAttempt(number, serial, nil, errPanicked)
+		if op.endAttempt(r, place, resp, err) {
+			op.emit(ctx, func() Event { return op.attemptEvent(place) })
 		}
 	}()
-	resp, err := r.next.RoundTrip(op.onTheWire(req))
-	ended = true
-	resp, err = exactlyOne(resp, err)
-	op.endAttempt(number, serial, resp, err)
-	op.emit(req.Context(), func() Event { return op.attemptEvent(number) })
+	resp, err = exactlyOne(r.next.RoundTrip(op.onTheWire(req)))
 	return resp, err
 }
 
@@ -42,21 +45,31 @@ var (
 	errNeither  = errors.New("reroute: the transport returned neither a response nor an error")
 )
 
-// exactlyOne mends a base that breaks the RoundTripper contract.
+// exactlyOne mends a base that breaks the RoundTripper contract, and gives its
+// error an identity if it has none.
 func exactlyOne(resp *http.Response, err error) (*http.Response, error) {
 	switch {
-	case resp == nil && err == nil:
-		return nil, errNeither
-	case resp != nil && err != nil:
-		if resp.Body != nil {
+	case err != nil:
+		if resp != nil && resp.Body != nil {
 			_ = resp.Body.Close()
 		}
+		if !reflect.ValueOf(err).Comparable() {
+			err = &uncomparable{err}
+		}
 		return nil, err
-	case resp != nil && resp.Body == nil:
+	case resp == nil:
+		return nil, errNeither
+	case resp.Body == nil:
 		resp.Body = http.NoBody
 	}
-	return resp, err
+	return resp, nil
 }
+
+// uncomparable wraps an error of a type like []error: errors.Is would not find
+// it again in what the layers make of it.
+type uncomparable struct{ error }
+
+func (e *uncomparable) Unwrap() error { return e.error }
 
 // onTheWire is the request as the base transport sees it.
 func (op *Operation) onTheWire(req *http.Request) *http.Request {
@@ -71,46 +84,64 @@ func (op *Operation) onTheWire(req *http.Request) *http.Request {
 	return &copied
 }
 
-// startAttempt opens a record and returns its place in the log and its serial.
-func (op *Operation) startAttempt() (number, serial int) {
-	now := time.Now()
+// recordAtBase says that the operation has entered a Stack: what its layers
+// build on their way down is no base, and a signing error there no attempt.
+func (op *Operation) recordAtBase() {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	op.stacked = true
+}
+
+func (op *Operation) recordsAt(r *recorder) bool {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	return r.base || !op.stacked
+}
+
+// startAttempt opens a record and returns its place in the log. If another
+// recorder has one open, that was no send but the way to this one, and r takes
+// it over.
+func (op *Operation) startAttempt(r *recorder) (place int, fresh bool) {
+	op.asked.Store(false)
 	op.wrote.Store(false)
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	if n := len(op.attempts); op.open > 0 && n > 0 {
-		// The attempt that is open is no send: this one, below it, is.
-		op.attempts = op.attempts[:n-1]
-	}
-	op.open++
-	op.serial++
-	op.attempts = append(op.attempts, Attempt{
-		Number:  len(op.attempts) + 1,
-		Started: now,
-		Wait:    op.wait,
-		Target:  op.target,
-		serial:  op.serial,
-	})
-	op.wait = 0
 	op.stop = NotStopped
-	return len(op.attempts), op.serial
+	a := Attempt{by: r, Started: time.Now(), Target: op.target, Wait: op.wait}
+	op.wait = 0
+	for place = len(op.attempts) - 1; place >= 0; place-- {
+		if outer := &op.attempts[place]; outer.by != nil && outer.by != r {
+			a.Number, a.Wait = outer.Number, outer.Wait
+			*outer = a
+			return place, false
+		}
+	}
+	a.Number = len(op.attempts) + 1
+	op.attempts = append(op.attempts, a)
+	return a.Number - 1, true
 }
 
-func (op *Operation) endAttempt(number, serial int, resp *http.Response, err error) {
+// endAttempt closes r's record and reports whether it was still r's.
+func (op *Operation) endAttempt(r *recorder, place int, resp *http.Response, err error) bool {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	op.open--
-	if number > len(op.attempts) || op.attempts[number-1].serial != serial {
-		return // an inner recorder has the word
+	a := &op.attempts[place]
+	if a.by != r {
+		if last := &op.attempts[len(op.attempts)-1]; err != nil && last.Err != nil {
+			last.Err = err // what a foreign RoundTripper made of the inner error comes from below all the same
+		}
+		return false
 	}
-	a := &op.attempts[number-1]
+	a.by = nil
 	a.Elapsed = time.Since(a.Started)
 	a.Target = op.target
 	a.Err = err
-	out := Outcome{}
-	if op.dialect != nil {
-		out = op.judge(op.dialect, resp, err)
-		op.judged = judgement{resp: resp, err: err, outcome: out}
-	} else if resp != nil {
+	d, out := op.dialect(), Outcome{}
+	switch {
+	case d != nil:
+		out = op.judge(d, resp, err)
+		op.judged = judgement{dialect: d, resp: resp, err: err, outcome: out}
+	case resp != nil:
 		out.Status = resp.StatusCode
 	}
 	a.note(out, err)
@@ -120,6 +151,7 @@ func (op *Operation) endAttempt(number, serial int, resp *http.Response, err err
 	if out.Cause.Transient() && !out.Unapplied || out.Cause == Canceled || out.Cause == DeadlineExceeded {
 		op.inDoubt = true
 	}
+	return true
 }
 
 func (a *Attempt) note(out Outcome, err error) {

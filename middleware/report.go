@@ -78,7 +78,7 @@ type Attempt struct {
 	// Err is the transport's error.
 	Err error
 
-	serial int
+	by *recorder // while it is under way
 }
 
 // Report is what there is to know about an operation.
@@ -97,22 +97,26 @@ type Report struct {
 	// attempt would cause: a 409 after a re-sent create that had in fact worked
 	// the first time. It is NoEcho when no earlier attempt can have worked.
 	Echo    idempotency.Echo
-	Elapsed time.Duration // since the operation began
+	Elapsed time.Duration // from the operation's begin to its end, or until now
 }
 
 // Report returns a copy of what is known so far.
 func (op *Operation) Report() Report {
 	op.mu.Lock()
 	defer op.mu.Unlock()
+	in, until := op.intent(), op.ended
+	if until.IsZero() {
+		until = time.Now()
+	}
 	r := Report{
-		Operation: op.intent.Name,
-		Level:     op.intent.Level,
+		Operation: in.Name,
+		Level:     in.Level,
 		Attempts:  append([]Attempt(nil), op.attempts...),
 		Sends:     len(op.attempts),
 		Stop:      op.stop,
 		InDoubt:   op.inDoubt,
 		Echo:      op.echo(),
-		Elapsed:   time.Since(op.started),
+		Elapsed:   until.Sub(op.started),
 	}
 	for _, c := range op.charges {
 		r.Charges = append(r.Charges, Charge{Budget: c.budget.Name, Retries: c.retries, Waited: c.waited})
@@ -121,8 +125,8 @@ func (op *Operation) Report() Report {
 }
 
 func (op *Operation) echo() idempotency.Echo {
-	if op.inDoubt && op.judged.outcome.Cause == Final && op.judged.outcome.Answer == op.intent.Echo {
-		return op.intent.Echo
+	if echo := op.intent().Echo; op.inDoubt && op.judged.outcome.Cause == Final && op.judged.outcome.Answer == echo {
+		return echo
 	}
 	return idempotency.NoEcho
 }
@@ -204,22 +208,36 @@ func round(d time.Duration) time.Duration {
 // why nothing follows.
 func (op *Operation) finish(req *http.Request, resp *http.Response, err error) (*http.Response, error) {
 	resp, err = exactlyOne(resp, err)
+	op.end(resp)
+	if err != nil {
+		return nil, op.typed(err)
+	}
+	switch {
+	case resp.Request == nil: // so that FromResponse works over bases that leave it out
+		resp.Request = req
+	case FromResponse(resp) != op: // or that have made it an operation of their own
+		resp.Request = resp.Request.WithContext(req.Context())
+	}
+	return resp, nil
+}
+
+func (op *Operation) end(resp *http.Response) {
 	op.mu.Lock()
-	op.done = true
+	op.ended = time.Now()
 	if op.stop == NotStopped {
 		op.stop = op.whyStopped(resp)
 	}
 	op.mu.Unlock()
 	if op.replay != nil {
-		op.replay.finish()
+		op.replay.finish(resp != nil)
 	}
-	if err == nil {
-		if resp.Request == nil {
-			resp.Request = req // so that FromResponse works over bases that leave it out
-		}
-		return resp, nil
+}
+
+// abandon ends an operation that a panic has cut off.
+func (op *Operation) abandon() {
+	if !op.isDone() {
+		op.end(nil)
 	}
-	return nil, op.typed(err)
 }
 
 func (op *Operation) whyStopped(resp *http.Response) Stop {
@@ -234,13 +252,13 @@ func (op *Operation) whyStopped(resp *http.Response) Stop {
 }
 
 // stopped records why a layer's loop gave the outcome up. A layer further out
-// may still retry; then the reason is forgotten with the next attempt.
-func (op *Operation) stopped(ctx context.Context, why Stop, out Outcome, v Verdict) {
+// may still retry; then the reason is forgotten.
+func (op *Operation) stopped(ctx context.Context, why Stop, out Outcome, v Verdict, err error) {
 	op.mu.Lock()
 	op.stop = why
 	op.mu.Unlock()
 	op.emit(ctx, func() Event {
 		return Event{Kind: GaveUp, Attempt: op.Sends(), Target: op.Target(), Cause: out.Cause, Code: out.Code,
-			Budget: v.Budget.Name, Wait: v.Wait, Stop: why}
+			Budget: v.Budget.Name, Wait: v.Wait, Stop: why, Err: err}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -15,9 +16,10 @@ type Policy func(ctx context.Context, op *Operation, out Outcome) Verdict
 
 // Verdict is a policy's answer. Its zero value means: not my concern.
 type Verdict struct {
-	// Budget pays for the re-send; nil = do not send again.
+	// Budget pays for the re-send; nil = do not send again. One that Retry was not
+	// given counts as spent.
 	Budget *Budget
-	// Wait comes before the re-send.
+	// Wait comes before the re-send; a negative one counts as 0.
 	Wait time.Duration
 	// Prepare, if set, runs once the checks have passed, before the wait: it
 	// brings up to date what the next attempt needs, and is bounded by ctx. An
@@ -67,12 +69,7 @@ func (r *retrier) CloseIdleConnections() { closeIdle(r.next) }
 func (r *retrier) records() {}
 
 func (r *retrier) RoundTrip(req *http.Request) (*http.Response, error) {
-	op, req, started := begin(req, r.dialect)
-	resp, err := r.loop(op, req)
-	if started {
-		return op.finish(req, resp, err)
-	}
-	return resp, err
+	return operate(req, r.dialect, r.loop)
 }
 
 func (r *retrier) loop(op *Operation, req *http.Request) (*http.Response, error) {
@@ -91,15 +88,11 @@ func (r *retrier) loop(op *Operation, req *http.Request) (*http.Response, error)
 		if v.Budget == nil {
 			return resp, err
 		}
-		if stop := op.check(ctx, req, out, v); stop != NotStopped {
-			op.stopped(ctx, stop, out, v)
+		v.Wait = max(v.Wait, 0)
+		again, stop, why := r.prepare(ctx, op, req, out, v)
+		if stop != NotStopped {
+			op.stopped(ctx, stop, out, v, why)
 			return resp, err
-		}
-		if v.Prepare != nil {
-			if stop := prepare(ctx, v); stop != NotStopped {
-				op.stopped(ctx, stop, out, v)
-				return resp, err
-			}
 		}
 		op.spend(v.Budget, v.Wait)
 		op.emit(ctx, func() Event {
@@ -110,45 +103,55 @@ func (r *retrier) loop(op *Operation, req *http.Request) (*http.Response, error)
 			discard(resp)
 		}
 		if !sleep(ctx, v.Wait) {
-			op.stopped(ctx, stopOf(ctx), out, v)
-			return nil, context.Cause(ctx)
+			op.stopped(ctx, op.stopOf(), out, v, nil)
+			return Refuse(again, context.Cause(ctx))
 		}
-		if attempt, err = replayed(req); err != nil {
-			op.stopped(ctx, NotReplayable, out, v)
-			return nil, err
-		}
+		attempt = again
 	}
 }
 
-// check makes the four checks, in their order.
-func (op *Operation) check(ctx context.Context, req *http.Request, out Outcome, v Verdict) Stop {
+// prepare makes the four checks, in their order, and what the next attempt needs.
+// It returns that attempt's request, or why there is none.
+func (r *retrier) prepare(ctx context.Context, op *Operation, req *http.Request, out Outcome, v Verdict) (*http.Request, Stop, error) {
 	switch {
 	case !op.mayRepeat(out):
-		return NotRepeatable
-	case !op.affords(v):
-		return BudgetSpent
+		return nil, NotRepeatable, nil
+	case !slices.Contains(r.budgets, v.Budget) || !op.affords(v):
+		return nil, BudgetSpent, nil
 	case ctx.Err() != nil:
-		return stopOf(ctx)
+		return nil, op.stopOf(), nil
 	case !fits(ctx, v.Wait):
-		return Deadline
+		return nil, Deadline, nil
 	case !op.canReplay(req):
-		return NotReplayable
+		return nil, NotReplayable, nil
 	}
-	return NotStopped
+	if v.Prepare != nil {
+		err := v.Prepare(ctx)
+		switch { // it has taken time of its own
+		case ctx.Err() != nil:
+			return nil, op.stopOf(), err
+		case err != nil:
+			return nil, NotPrepared, err
+		case !fits(ctx, v.Wait):
+			return nil, Deadline, nil
+		}
+	}
+	again, err := replayed(req)
+	if err != nil {
+		return nil, NotReplayable, err
+	}
+	return again, NotStopped, nil
 }
 
-// prepare runs the verdict's preparation, which takes time of its own.
-func prepare(ctx context.Context, v Verdict) Stop {
-	err := v.Prepare(ctx)
-	switch {
-	case ctx.Err() != nil:
-		return stopOf(ctx)
-	case err != nil:
-		return NotPrepared
-	case !fits(ctx, v.Wait):
-		return Deadline
+// stopOf tells the end of the operation from that of the loop's own context,
+// which is an attempt's where the loop is stacked below an AttemptTimeout.
+func (op *Operation) stopOf() Stop {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	if op.ctx.Err() == nil {
+		return NotRetried
 	}
-	return NotStopped
+	return stopOf(op.ctx)
 }
 
 func (op *Operation) affords(v Verdict) bool {
