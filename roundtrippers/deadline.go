@@ -28,6 +28,9 @@ func (l Deadline) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 		ctx, cancel := context.WithTimeout(req.Context(), l.After)
 		op.Within(ctx)
 		resp, err := next.RoundTrip(req.WithContext(ctx))
+		if ctx.Err() == nil {
+			op.Within(req.Context()) // it was kept: the cancel below is no end of the operation
+		}
 		if err != nil {
 			cancel()
 			return nil, err
