@@ -1,56 +1,16 @@
 package cosmostest
 
 import (
-	"context"
+	"crypto/tls"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 )
-
-// Global is the name of the account's global endpoint wherever a region is named. It is served by the write region.
-const Global = "global"
-
-// Defaults of Config.
-const (
-	DefaultKey   = "Y29zbW9zdGVzdCBtYXN0ZXIga2V5LCBub3QgYSBzZWNyZXQgYXQgYWxsIQ=="
-	DefaultToken = "cosmostest-access-token"
-)
-
-// Config describes an account. The zero Config is three regions, single-write, Session consistency, on loopback sockets.
-type Config struct {
-	// ID is the account name. Default "acct".
-	ID string
-	// Regions in the order of the account document; the first is the write region (hub). Default West US, East US, North Europe.
-	Regions []string
-	// MultiWrite lets every region take item writes that carry x-ms-cosmos-allow-tentative-writes: true.
-	MultiWrite bool
-	// PartitionFailover is the account flag enablePerPartitionFailoverBehavior. Default nil: absent from the document.
-	PartitionFailover *bool
-	// Consistency is the account's default level. Default "Session"; with "Strong" replication has no lag.
-	Consistency string
-	// Key is the base64 master key. Default DefaultKey.
-	Key string
-	// Token is the access token that Authorization "type=aad&ver=1.0&sig=<token>" must carry. Default DefaultToken.
-	Token string
-	// IgnoreSignatures accepts any Authorization, or none. Default: every request is verified, a wrong one is answered 401 and counted.
-	IgnoreSignatures bool
-	// Ranges is how many partition key ranges a new container has. Default 1.
-	Ranges int
-	// ReplicationLag is the lag of every region at the start; see SetReplicationLag. Default 0.
-	ReplicationLag time.Duration
-	// LogSize is how many requests the log keeps. Default 16384.
-	LogSize int
-	// InMemory serves over net.Pipe instead of loopback sockets, as a synctest bubble needs. Reach it through Transport or DialContext.
-	InMemory bool
-}
 
 // Account is a running simulated account. Its methods are safe for concurrent use. Methods that take a region panic when the account
 // has no such region, as a test that misspells one is wrong.
@@ -58,6 +18,7 @@ type Account struct {
 	cfg       Config
 	global    *endpoint
 	transport *http.Transport
+	identity  *identity // certificate, nil without TLS
 	log       requestLog
 	rules     ruleBook
 	done      chan struct{} // closed by Close
@@ -103,7 +64,12 @@ func New(cfg Config) (*Account, error) {
 		log:    requestLog{size: cfg.LogSize, counts: map[string]map[Operation]int{}},
 		sprocs: map[sprocKey]Sproc{}, executions: map[sprocKey]int{},
 	}
-	a.transport = &http.Transport{DialContext: a.DialContext, MaxIdleConnsPerHost: 64, IdleConnTimeout: 90 * time.Second}
+	if cfg.TLS {
+		if a.identity, err = newIdentity(); err != nil {
+			return nil, err
+		}
+	}
+	a.transport = a.newTransport()
 	if a.global, err = a.open(Global, cfg.ID); err != nil {
 		return nil, err
 	}
@@ -135,41 +101,6 @@ func Start(t TB, cfg Config) *Account {
 	return a
 }
 
-// complete fills in the defaults, refuses what cannot be, and returns the decoded key.
-func (c *Config) complete() ([]byte, error) {
-	c.Regions = slices.Clone(c.Regions)
-	if len(c.Regions) == 0 {
-		c.Regions = []string{"West US", "East US", "North Europe"}
-	}
-	defaults := []struct {
-		field *string
-		value string
-	}{{&c.ID, "acct"}, {&c.Consistency, "Session"}, {&c.Key, DefaultKey}, {&c.Token, DefaultToken}}
-	for _, d := range defaults {
-		if *d.field == "" {
-			*d.field = d.value
-		}
-	}
-	if c.Ranges == 0 {
-		c.Ranges = 1
-	}
-	if c.LogSize == 0 {
-		c.LogSize = 16384
-	}
-	key, err := base64.StdEncoding.DecodeString(c.Key)
-	switch {
-	case err != nil || len(key) == 0:
-		return nil, errors.New("Config.Key is no base64")
-	case c.Ranges < 0 || c.Ranges > 1<<16:
-		return nil, fmt.Errorf("Config.Ranges is %d, want 1 to 65536", c.Ranges)
-	case c.ReplicationLag < 0:
-		return nil, fmt.Errorf("Config.ReplicationLag is %v, want 0 or more", c.ReplicationLag)
-	case c.LogSize < 0:
-		return nil, fmt.Errorf("Config.LogSize is %d, want 1 or more", c.LogSize)
-	}
-	return key, nil
-}
-
 // open starts an endpoint.
 func (a *Account) open(name, host string) (*endpoint, error) {
 	address := ""
@@ -181,14 +112,23 @@ func (a *Account) open(name, host string) (*endpoint, error) {
 		return nil, fmt.Errorf("listening for %s: %w", name, err)
 	}
 	e := &endpoint{name: name, url: "http://" + g.address + "/", gate: g}
+	serve := func() error { return e.server.Serve(g) }
+	if a.identity != nil {
+		e.url = "https://" + g.address + "/"
+		serve = func() error { return e.server.ServeTLS(g, "", "") }
+	}
 	e.server = &http.Server{
 		Handler:  http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.serve(e, w, r) }),
 		ErrorLog: log.New(io.Discard, "", 0), // broken connections are what this server is for
 	}
 	e.server.Protocols = new(http.Protocols)
 	e.server.Protocols.SetHTTP1(true)
+	e.server.Protocols.SetHTTP2(true)
 	e.server.Protocols.SetUnencryptedHTTP2(true)
-	a.serving.Go(func() { _ = e.server.Serve(g) })
+	if a.identity != nil {
+		e.server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{a.identity.certificate}, MinVersion: tls.VersionTLS12}
+	}
+	a.serving.Go(func() { _ = serve() })
 	return e, nil
 }
 
@@ -236,8 +176,10 @@ func (a *Account) RegionOf(host string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, e := range a.endpoints() {
-		if strings.EqualFold(host, e.gate.address) || strings.EqualFold(strings.TrimSuffix(host, ":80"), e.gate.address) {
-			return e.name
+		for _, form := range []string{host, strings.TrimSuffix(host, ":80"), strings.TrimSuffix(host, ":443")} {
+			if strings.EqualFold(form, e.gate.address) {
+				return e.name
+			}
 		}
 	}
 	return ""
@@ -275,96 +217,4 @@ func (a *Account) SetToken(token string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.token = token
-}
-
-// Transport reaches the account. It is one transport with one connection pool; Close closes its idle connections.
-func (a *Account) Transport() *http.Transport { return a.transport }
-
-// DialContext connects to an address of the account, for a transport of one's own. In memory it refuses a shut endpoint with
-// ECONNREFUSED and does not know any other host; with sockets it is the ordinary dialer.
-func (a *Account) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	if !a.cfg.InMemory {
-		var d net.Dialer
-		return d.DialContext(ctx, network, address)
-	}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		host = address
-	}
-	a.mu.Lock()
-	endpoints := a.endpoints()
-	a.mu.Unlock()
-	for _, e := range endpoints {
-		if strings.EqualFold(e.gate.address, host) {
-			return e.gate.dial(ctx)
-		}
-	}
-	return nil, &net.OpError{Op: "dial", Net: network, Err: &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}}
-}
-
-// Client is a plain client of the account: it signs requests that carry no Authorization and sends them where their URL says.
-func (a *Account) Client() *http.Client { return &http.Client{Transport: signer{a}} }
-
-type signer struct{ account *Account }
-
-func (s signer) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Header.Get("Authorization") == "" {
-		r = r.Clone(r.Context())
-		s.account.Sign(r)
-	}
-	return s.account.transport.RoundTrip(r)
-}
-
-// CloseIdleConnections lets http.Client.CloseIdleConnections reach the pool.
-func (s signer) CloseIdleConnections() { s.account.transport.CloseIdleConnections() }
-
-// CreateDatabase makes a database without a request. It does nothing when there is one.
-func (a *Account) CreateDatabase(id string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.ensureDatabase(id)
-}
-
-func (a *Account) ensureDatabase(id string) *database {
-	if a.store.databases[id] == nil {
-		a.store.databases[id] = a.newDatabase(id, time.Now())
-	}
-	return a.store.databases[id]
-}
-
-// Container describes a container for CreateContainer.
-type Container struct {
-	// Paths of the partition key. Default /pk. Two or three make a hierarchical key.
-	Paths []string
-	// KeyVersion is the version of the partition key hash, 1 or 2. Default 2.
-	KeyVersion int
-	// Ranges is how many partition key ranges the container has. Default Config.Ranges.
-	Ranges int
-}
-
-// CreateContainer makes a container, and its database when missing, without a request. It panics on a Container that cannot be or
-// an id that is taken.
-func (a *Account) CreateContainer(db, id string, c Container) {
-	if len(c.Paths) == 0 {
-		c.Paths = []string{"/pk"}
-	}
-	if c.KeyVersion == 0 {
-		c.KeyVersion = 2
-	}
-	kind := "Hash"
-	if len(c.Paths) > 1 {
-		kind = "MultiHash"
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	d := a.ensureDatabase(db)
-	if d.containers[id] != nil {
-		panic("cosmostest: container " + id + " exists")
-	}
-	coll, err := a.newContainer(d, map[string]any{"id": id,
-		"partitionKey": map[string]any{"paths": c.Paths, "kind": kind, "version": c.KeyVersion}}, c.Ranges, time.Now())
-	if err != nil {
-		panic("cosmostest: " + err.Error())
-	}
-	d.containers[id] = coll
 }

@@ -2,6 +2,7 @@ package cosmostest
 
 import (
 	"net/http"
+	"net/url"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -64,4 +65,74 @@ func TestItemsAreCreatedReadReplacedPatchedAndDeleted(t *testing.T) {
 		require.Len(t, c.Items("db", "c"), 1)
 		require.Equal(t, 0, c.BadSignatures())
 	})
+}
+
+func TestABadConfigIsRefusedWithFieldAndValue(t *testing.T) {
+	for want, cfg := range map[string]Config{
+		"Config.Key":                               {Key: "not base64!"},
+		"Config.Ranges is -1":                      {Ranges: -1},
+		"Config.ReplicationLag is -1ns":            {ReplicationLag: -1},
+		"Config.LogSize is -5":                     {LogSize: -5},
+		`region "east us" is named twice`:          {Regions: []string{"East US", "east us"}},
+		`region name "" is not valid`:              {Regions: []string{""}},
+		`region name "global" is not valid`:        {Regions: []string{Global}},
+		`region name "evil.example/" is not valid`: {Regions: []string{"evil.example/"}},
+	} {
+		_, err := New(cfg)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestAnUnknownRegionPanics(t *testing.T) {
+	c := newStore(t, Config{})
+	for _, use := range []func(){
+		func() { c.SetWriteRegion("Narnia") }, func() { c.SetOffline("Narnia", Refused) }, func() { c.SetOnline("Narnia") }, func() { c.Drain("Narnia") },
+		func() { c.SetReplicationLag("Narnia", 0) }, func() { c.SetReplicationLag(Global, 0) }, func() { c.RegionEndpoint("Narnia") }, func() { c.RemoveRegion(west) },
+		func() { c.SetOffline(west, 9) }, func() { c.AddRegion("a/b") }, func() { c.Split("db", "c", "9") }, func() { c.FailoverPartition("db", "c", "9", "") },
+		func() { c.CreateContainer("db", "c", Container{}) }, func() { c.SetKey("?") }, func() { c.SetReplicationLag(west, -1) }, func() { c.SetRangePageSize("db", "x", 1) },
+	} {
+		require.Panics(t, use)
+	}
+}
+
+func TestTheLogIsBoundedAndTheCountersAreNot(t *testing.T) {
+	c := newClient(t, Config{LogSize: 16})
+	for range 100 {
+		c.do(west, "GET", "/", "")
+	}
+	require.LessOrEqual(t, len(c.Requests(Match{})), 16)
+	require.Equal(t, 100, c.Sends(west))
+	c.ResetLog()
+	require.Empty(t, c.Requests(Match{}))
+	require.Zero(t, c.Sends(""))
+}
+
+func TestHostsAreTracedBackToTheirRegion(t *testing.T) {
+	inBoth(t, Config{}, func(t *testing.T, c *client) {
+		for _, region := range []string{Global, west, east} {
+			u, err := url.Parse(c.RegionEndpoint(region))
+			require.NoError(t, err)
+			require.Equal(t, region, c.RegionOf(u.Host))
+		}
+		require.Empty(t, c.RegionOf("elsewhere.example:80"))
+	})
+}
+
+func TestTheGlobalEndpointCanFailAlone(t *testing.T) {
+	inBoth(t, Config{}, func(t *testing.T, c *client) {
+		c.SetOffline(Global, Refused)
+		_, err := c.try(Global, "GET", "/", "")
+		require.Error(t, err)
+		require.Equal(t, 200, c.do(west, "GET", "/", "").status)
+		c.SetOnline(Global)
+		require.Equal(t, 200, c.do(Global, "GET", "/", "").status)
+	})
+}
+
+func TestAnActivityIdIsEchoedOrMade(t *testing.T) {
+	c := newStore(t, Config{})
+	require.Equal(t, "mine", c.item(west, "GET", "a", "", "x-ms-activity-id", "mine").header.Get("x-ms-activity-id"))
+	first := c.item(west, "GET", "a", "").header.Get("x-ms-activity-id")
+	require.NotEqual(t, first, c.item(west, "GET", "a", "").header.Get("x-ms-activity-id"))
+	require.Equal(t, "2", c.item(west, "GET", "a", "").header.Get("x-ms-number-of-read-regions"))
 }

@@ -2,8 +2,10 @@ package cosmostest
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 )
@@ -66,34 +68,40 @@ func (a *Account) sendPart(w http.ResponseWriter, r *http.Request, rep *reply, p
 		}
 		abort(w, plan.Reset)
 	}
-	c := hijack(w) // half a header cannot be written in any other way
+	wire, c := hijack(w) // half a header cannot be written in any other way
 	rep.completeHeader(length)
 	var raw bytes.Buffer
 	fmt.Fprintf(&raw, "HTTP/1.1 %d %s\r\n", rep.status, http.StatusText(rep.status))
 	_ = rep.header.Write(&raw)
-	_, _ = c.Write(raw.Bytes()[:raw.Len()/2+1])
+	_, _ = wire.Write(raw.Bytes()[:raw.Len()/2+1])
 	if plan.Hang {
-		_, _ = io.Copy(io.Discard, c) // until the client leaves or Close shuts the gate
+		_, _ = io.Copy(io.Discard, wire) // until the client leaves or Close shuts the gate
 	}
 	if plan.Reset {
 		c.reset()
 	}
-	_ = c.Close()
+	_ = wire.Close()
 }
 
 // abort ends the connection (HTTP/2: the stream): with a reset, or with an end of file.
 func abort(w http.ResponseWriter, reset bool) {
 	if reset {
-		hijack(w).reset()
+		_, c := hijack(w)
+		c.reset()
 	}
 	panic(http.ErrAbortHandler)
 }
 
-// hijack takes the connection over. HTTP/2 does not allow it; there the stream is aborted.
-func hijack(w http.ResponseWriter) *conn {
-	c, _, err := http.NewResponseController(w).Hijack()
-	if own, ok := c.(*conn); err == nil && ok {
-		return own
+// hijack takes the connection over and returns it as HTTP sees it and as the gate made it, which TLS may wrap. HTTP/2 does not allow it;
+// there the stream is aborted.
+func hijack(w http.ResponseWriter) (wire net.Conn, c *conn) {
+	wire, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler)
 	}
-	panic(http.ErrAbortHandler)
+	inner := wire
+	if secure, ok := wire.(*tls.Conn); ok {
+		inner = secure.NetConn()
+	}
+	return wire, inner.(*conn)
 }

@@ -105,3 +105,18 @@ func TestLongHistoriesArePrunedAndStayReadable(t *testing.T) {
 	c.mu.Unlock()
 	require.Equal(t, 200, c.item(north, "GET", "a", "", "x-ms-session-token", "0:1#1300").status)
 }
+
+func TestStrongConsistencyHasNoLag(t *testing.T) {
+	c := newStore(t, Config{Consistency: "Strong", ReplicationLag: time.Hour})
+	c.item(west, "POST", "", `{"id":"a","pk":"p"}`)
+	require.Equal(t, 200, c.item(east, "GET", "a", "").status)
+	require.Equal(t, map[string]any{"defaultConsistencyLevel": "Strong"}, c.do(east, "GET", "/", "").json(t)["userConsistencyPolicy"])
+}
+
+func TestAReadForTheHubOnlyIsForbiddenElsewhere(t *testing.T) {
+	c := newStore(t, Config{})
+	ans := c.item(east, "GET", "a", "", "x-ms-cosmos-hub-region-processing-only", "True")
+	require.Equal(t, 403, ans.status)
+	require.Equal(t, "3", ans.sub)
+	require.Equal(t, 404, c.item(west, "GET", "a", "", "x-ms-cosmos-hub-region-processing-only", "True").status)
+}
