@@ -117,7 +117,8 @@ func (v *values) literal(word, kind string) error {
 	return nil
 }
 
-// number follows the grammar of JSON; integers that a double holds exactly are converted on the way.
+// number follows the grammar of JSON. Integers are converted on the way while they fit: the conversion of an int64 to a
+// double rounds as that of its text does.
 func (v *values) number(buf []byte) ([]byte, error) {
 	start := v.pos
 	negative := v.peek() == '-'
@@ -136,7 +137,7 @@ func (v *values) number(buf []byte) ([]byte, error) {
 	case length > 1 && v.text[digits] == '0':
 		return buf, v.fail("number", "a leading zero")
 	}
-	integer := v.pos-digits <= 15
+	integer := v.pos-digits <= 18
 	if v.peek() == '.' {
 		integer = false
 		v.pos++

@@ -175,6 +175,26 @@ func TestHierarchicalKeysJoinTheHashesOfTheirValues(t *testing.T) {
 	}
 }
 
+// One hash in 256 ends in a zero byte, which a Key does not keep.
+func TestAHierarchicalKeyThatEndsInZeroIsTheKeyOfItsText(t *testing.T) {
+	two, three := Definition{Kind: KindMultiHash, Paths: 2}, Definition{Kind: KindMultiHash, Paths: 3}
+	found := 0
+	for i := range 2000 {
+		header := fmt.Sprintf(`["tenant",%d]`, i)
+		lower, upper, err := slowSpan(KindMultiHash, 2, 3, header)
+		require.NoError(t, err)
+		if !strings.HasSuffix(lower, "00") {
+			continue
+		}
+		found++
+		require.Equal(t, key(lower), point(t, two, header))
+		prefix, err := three.Span(header)
+		require.NoError(t, err)
+		require.Equal(t, Span{Min: key(lower), Max: key(upper)}, prefix, "the FF stands behind all of the hash")
+	}
+	require.NotZero(t, found)
+}
+
 func TestAHierarchicalPrefixHoldsItsKeysAndNoOthers(t *testing.T) {
 	d := Definition{Kind: KindMultiHash, Paths: 2}
 	rapid.Check(t, func(t *rapid.T) {
@@ -196,7 +216,10 @@ func TestEqualValuesInDifferentWritingAreOneKey(t *testing.T) {
 		{`[0]`, `[-0]`, `[-0.0]`, `[-0e9]`, `[0.000]`, `[-1e-400]`, `[1e-400]`},
 		{`[10]`, `[1e1]`, `[10.0]`, `[1E+1]`, `[100e-1]`, " [\t10\r\n] "},
 		{`[9007199254740993]`, `[9007199254740992]`, `[9.007199254740992e15]`},
-		{`[999999999999999]`, `[999999999999999.0]`},
+		{`[999999999999999999]`, `[999999999999999999.0]`},
+		{`[9007199254740995]`, `[9007199254740995.0]`, `[9007199254740996]`},
+		{`[-1234567890123456789]`, `[-1234567890123456789.0]`},
+		{`[99999999999999999999]`, `[1e20]`},
 		{`["é"]`, `["\u00e9"]`, `["\u00E9"]`},
 		{`["😀"]`, `["\ud83d\ude00"]`},
 		{`["�"]`, `["\ud800"]`, `["\udc00"]`, `["\ufffd"]`, "[\"\xff\"]", "[\"\xc3\"]"},
@@ -257,7 +280,7 @@ func TestBadHeadersAreRefusedWithThePlaceAndWithoutTheValue(t *testing.T) {
 		{`["secret"]x`, 1, "", 10}, {`["secret"]]`, 1, "", 10},
 		{`["a","secret"]`, 1, "", 5},
 		{`["secret\x"]`, 0, "string", 8}, {`["\u12"]`, 0, "string", 2}, {`["\u12g4"]`, 0, "string", 2},
-		{"[\"secret\n\"]", 0, "string", 8}, {"[\"secret\x00\"]", 0, "string", 8}, {"[\x00]", 0, "", 1},
+		{"[\"secret\n\"]", 0, "string", 8}, {"[\"secret\x00\"]", 0, "string", 8}, {"[\"secret\x1f\"]", 0, "string", 8}, {"[\x00]", 0, "", 1},
 		{`[1e400]`, 0, "number", 6}, {`[-1e400]`, 0, "number", 7}, {`[NaN]`, 0, "", 1}, {`[Infinity]`, 0, "", 1},
 		{`[-Infinity]`, 0, "number", 2}, {`[-]`, 0, "number", 2}, {`[+1]`, 0, "", 1}, {`[01]`, 0, "number", 3}, {`[.5]`, 0, "", 1},
 		{`[1.]`, 0, "number", 3}, {`[1e]`, 0, "number", 3}, {`[1e+]`, 0, "number", 4}, {`[0x10]`, 1, "", 2},
@@ -323,6 +346,18 @@ func TestKeysCompareBytewiseWithMissingBytesAsZero(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, ka, back)
 	})
+}
+
+func TestZerosAtTheEndOfAKeyMeanNothing(t *testing.T) {
+	for _, digits := range []string{"", "05C1", strings.Repeat("0A", 15), strings.Repeat("0A", 16), strings.Repeat("0A", 17), strings.Repeat("0A", 40)} {
+		for _, zeros := range []int{1, 2, 16, 40} {
+			padded := digits + strings.Repeat("00", zeros)
+			require.Equal(t, key(digits), key(padded))
+			require.Zero(t, key(digits).Compare(key(padded)))
+			require.Equal(t, digits, key(padded).String())
+			require.Negative(t, key(padded).Compare(key(padded+"01")))
+		}
+	}
 }
 
 func TestParseKeyRefusesWhatIsNoKey(t *testing.T) {

@@ -95,6 +95,28 @@ func BenchmarkFind(b *testing.B) {
 			}
 		})
 	}
+	// V1 keys begin with the hash as a number, so their boundaries are even only between powers of two.
+	random := rand.New(rand.NewPCG(5, 6))
+	v1 := func() Key { return keyOf(appendV1(nil, appendNumber(nil, float64(random.Uint32())))) }
+	for _, n := range sizes {
+		boundaries, some := make([]Key, n-1), make([]Key, 1<<14)
+		for i := range boundaries {
+			boundaries[i] = v1()
+		}
+		for i := range some {
+			some[i] = v1()
+		}
+		m, err := NewMap(cut(boundaries))
+		require.NoError(b, err)
+		b.Run(fmt.Sprintf("V1/%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if _, ok := m.Find(some[i&(1<<14-1)]); !ok {
+					b.Fatal("no range")
+				}
+			}
+		})
+	}
 	for _, n := range sizes {
 		m := unevenMap(b, n)
 		low := make([]Key, 1<<14)

@@ -50,8 +50,10 @@ func (m *Map) Combine(delta []Range) (*Map, error) {
 func (m *Map) merge(delta []Range) (*Map, error) {
 	live := make([]Range, len(m.ranges), len(m.ranges)+len(delta))
 	copy(live, m.ranges)
-	at := make(map[string]int, cap(live))
-	maps.Copy(at, m.byID)
+	at := maps.Clone(m.byID)
+	if at == nil {
+		at = make(map[string]int, len(delta))
+	}
 	gone := maps.Clone(m.gone)
 	for i := range delta {
 		r := &delta[i]

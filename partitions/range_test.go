@@ -189,6 +189,7 @@ func TestCombineTellsWhyADeltaDoesNotFit(t *testing.T) {
 		`overlap between ranges "4" [, 20) and "5" [10, 30)`:       {ranges("4:-20<0", "5:10-30<0"), ErrOverlap},
 		`duplicate id between ranges "1" [30, 60) and "1" [30, 50`: {ranges("1:30-50"), ErrDuplicateRange},
 		`overlap between ranges "0" [, 30) and "5" [10, 20)`:       {ranges("5:10-20<9"), ErrOverlap},
+		`gap between ranges "5" [, 10) and "1" [30, 60)`:           {ranges("4:-20<0", "5:-10<4"), ErrGap},
 	} {
 		m, err := base.Combine(c.delta)
 		require.Nil(t, m)
