@@ -2,14 +2,12 @@ package middleware
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/reroute-go/reroute/idempotency"
-	"github.com/reroute-go/reroute/regions"
 )
 
 // Operation is one caller-visible request, however often it is sent. It carries
@@ -39,6 +37,7 @@ type Operation struct {
 	current  int // the view of the layer at work
 	wishes   wishes
 	target   Target
+	placed   Placement
 	charges  []charge
 	attempts []Attempt
 	inDoubt  bool
@@ -56,21 +55,6 @@ type Operation struct {
 type view struct {
 	dialect Dialect
 	intent  Intent
-}
-
-// wishes are what this operation's layers ask of Route.
-type wishes struct {
-	avoided []regions.Avoided
-	hub     bool
-	pool    int
-}
-
-// judgement remembers the last outcome, so that five layers classify once.
-type judgement struct {
-	dialect Dialect
-	resp    *http.Response
-	err     error
-	outcome Outcome
 }
 
 // lastAnswer is the newest real answer, kept after its body is gone.
@@ -248,97 +232,6 @@ func (op *Operation) Within(ctx context.Context) {
 	op.ctx = ctx
 }
 
-// Avoid asks Route to prefer other regions than this one for the rest of the
-// operation. It weighs as much as a shared mark, and more with each call.
-func (op *Operation) Avoid(region regions.Name) { op.avoid(region, 1) }
-
-// Shun asks Route to come back to region only when all others were tried,
-// marked ones too.
-func (op *Operation) Shun(region regions.Name) { op.avoid(region, 2) }
-
-func (op *Operation) avoid(region regions.Name, weight int) {
-	op.mu.Lock()
-	defer op.mu.Unlock()
-	// A fresh slice each time: Route may be reading the old one.
-	next := make([]regions.Avoided, len(op.wishes.avoided), len(op.wishes.avoided)+1)
-	copy(next, op.wishes.avoided)
-	for i := range next {
-		if next[i].Region == region {
-			next[i].Times += weight
-			op.wishes.avoided = next
-			return
-		}
-	}
-	op.wishes.avoided = append(next, regions.Avoided{Region: region, Times: weight})
-}
-
-// Avoided returns the regions to avoid. The slice must not be changed.
-func (op *Operation) Avoided() []regions.Avoided {
-	op.mu.Lock()
-	defer op.mu.Unlock()
-	return op.wishes.avoided
-}
-
-// PreferHub asks Route for the write region, or lifts that wish.
-func (op *Operation) PreferHub(yes bool) {
-	op.mu.Lock()
-	defer op.mu.Unlock()
-	op.wishes.hub = yes
-}
-
-// WantsHub reports whether a layer prefers the write region.
-func (op *Operation) WantsHub() bool {
-	op.mu.Lock()
-	defer op.mu.Unlock()
-	return op.wishes.hub
-}
-
-// AnotherPool asks the base transport for a connection pool that this operation
-// has not used; see Pool.
-func (op *Operation) AnotherPool() {
-	op.mu.Lock()
-	defer op.mu.Unlock()
-	op.wishes.pool++
-}
-
-// Pool returns how often another connection pool was asked for.
-func (op *Operation) Pool() int {
-	op.mu.Lock()
-	defer op.mu.Unlock()
-	return op.wishes.pool
-}
-
-// ExcludedRegions returns the caller's exclusions: see WithExcludedRegions. The
-// slice must not be changed.
-func (op *Operation) ExcludedRegions() []regions.Name { return op.inputs.excluded }
-
-// Target is where an attempt goes.
-type Target struct {
-	Region   regions.Name
-	Endpoint string // host[:port]
-	// Topology is what the choice was made from.
-	Topology *regions.Topology
-	Range    string // partition range id, "" when unknown
-	// Probe is set when this attempt tests a region that was given up on.
-	Probe bool
-	// Override is set when the partition's own health or history chose the region.
-	Override bool
-}
-
-// SetTarget records where the next attempt goes. The layer that routes calls it.
-func (op *Operation) SetTarget(t Target) {
-	op.mu.Lock()
-	defer op.mu.Unlock()
-	op.target = t
-}
-
-// Target returns where the current, or last, attempt went.
-func (op *Operation) Target() Target {
-	op.mu.Lock()
-	defer op.mu.Unlock()
-	return op.target
-}
-
 // Spent returns what the operation has charged to b so far.
 func (op *Operation) Spent(b *Budget) Charge {
 	op.mu.Lock()
@@ -376,86 +269,6 @@ func (op *Operation) mayRepeat(out Outcome) bool {
 	op.mu.Lock()
 	defer op.mu.Unlock()
 	return out.Unapplied || !op.guarded || op.intent().Level.Repeatable()
-}
-
-// Judge returns what a result means in d's words. The answer is remembered: the
-// same result is judged once, however many layers ask.
-func (op *Operation) Judge(d Dialect, resp *http.Response, err error) Outcome {
-	op.mu.Lock()
-	defer op.mu.Unlock()
-	if i := op.viewOf(d); i >= 0 {
-		op.current = i
-	}
-	if op.judged.resp == resp && same(op.judged.err, err) && same(op.judged.dialect, d) {
-		return op.judged.outcome
-	}
-	out := op.judge(d, resp, err)
-	op.judged = judgement{dialect: d, resp: resp, err: err, outcome: out}
-	if n := len(op.attempts); n > 0 && op.attempts[n-1].by == nil && (resp != nil || op.fromBase(err)) {
-		op.attempts[n-1].note(out, err) // a layer between has made a better error
-	}
-	return out
-}
-
-func (op *Operation) judge(d Dialect, resp *http.Response, err error) Outcome {
-	if resp != nil {
-		return d.Judge(op.intent(), resp, nil)
-	}
-	// The caller's end comes first: a dial that fails because the caller left
-	// says nothing about the endpoint (X18).
-	if end := op.ctx.Err(); end != nil {
-		return contextOutcome(d, op.intent(), end)
-	}
-	if !op.fromBase(err) {
-		if errors.Is(err, ErrCircuitOpen) {
-			return Outcome{Cause: CircuitOpen, Unapplied: true, Code: "circuit open"}
-		}
-		return Outcome{Cause: Refused, Unapplied: true, Code: "refused"}
-	}
-	if op.replay != nil && op.replay.broken() {
-		return Outcome{Cause: Unmendable, Code: "request body"} // the caller's reader failed, not the server (B04)
-	}
-	if op.neverWritten() {
-		// Only the trace tells a failed TLS handshake from a connection that was
-		// closed unanswered: both are a plain EOF (DESIGN rule 5).
-		if out := JudgeError(err); out.Cause == Unmendable {
-			return out
-		}
-		return Outcome{Cause: Unreachable, Unapplied: true, Code: "unreachable"}
-	}
-	var inner *Error // a whole operation of its own below the base
-	if errors.As(err, &inner) && inner.Outcome.Cause != Unjudged {
-		return inner.Outcome
-	}
-	if d == nil {
-		return JudgeError(err)
-	}
-	return d.Judge(op.intent(), nil, err)
-}
-
-// fromBase reports whether err came from the transport itself rather than from
-// a layer that declined to send.
-func (op *Operation) fromBase(err error) bool {
-	n := len(op.attempts)
-	return n > 0 && op.attempts[n-1].Err != nil && errors.Is(err, op.attempts[n-1].Err)
-}
-
-func contextOutcome(d Dialect, in *Intent, end error) Outcome {
-	if !errors.Is(end, context.DeadlineExceeded) {
-		return Outcome{Cause: Canceled, Code: "canceled"}
-	}
-	if d == nil {
-		return Outcome{Cause: DeadlineExceeded, Code: "deadline"}
-	}
-	out := d.Judge(in, nil, end)
-	out.Cause = DeadlineExceeded
-	return out
-}
-
-// same compares without the panic that == gives for uncomparable types.
-func same[T any](a, b T) (equal bool) {
-	defer func() { _ = recover() }()
-	return any(a) == any(b)
 }
 
 func (op *Operation) isDone() bool {

@@ -1,0 +1,96 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"net/http"
+)
+
+// judgement remembers the last outcome, so that five layers classify once.
+type judgement struct {
+	dialect Dialect
+	resp    *http.Response
+	err     error
+	outcome Outcome
+}
+
+// Judge returns what a result means in d's words. The answer is remembered: the
+// same result is judged once, however many layers ask.
+func (op *Operation) Judge(d Dialect, resp *http.Response, err error) Outcome {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	if i := op.viewOf(d); i >= 0 {
+		op.current = i
+	}
+	if op.judged.resp == resp && same(op.judged.err, err) && same(op.judged.dialect, d) {
+		return op.judged.outcome
+	}
+	out := op.judge(d, resp, err)
+	op.judged = judgement{dialect: d, resp: resp, err: err, outcome: out}
+	if n := len(op.attempts); n > 0 && op.attempts[n-1].by == nil && (resp != nil || op.fromBase(err)) {
+		op.attempts[n-1].note(out, err) // a layer between has made a better error
+	}
+	return out
+}
+
+func (op *Operation) judge(d Dialect, resp *http.Response, err error) Outcome {
+	if resp != nil {
+		return d.Judge(op.intent(), resp, nil)
+	}
+	// The caller's end comes first: a dial that fails because the caller left
+	// says nothing about the endpoint (X18).
+	if end := op.ctx.Err(); end != nil {
+		return contextOutcome(d, op.intent(), end)
+	}
+	if !op.fromBase(err) {
+		if errors.Is(err, ErrCircuitOpen) {
+			return Outcome{Cause: CircuitOpen, Unapplied: true, Code: "circuit open"}
+		}
+		return Outcome{Cause: Refused, Unapplied: true, Code: "refused"}
+	}
+	if op.replay != nil && op.replay.broken() {
+		return Outcome{Cause: Unmendable, Code: "request body"} // the caller's reader failed, not the server (B04)
+	}
+	if op.neverWritten() {
+		// Only the trace tells a failed TLS handshake from a connection that was
+		// closed unanswered: both are a plain EOF (DESIGN rule 5).
+		if out := JudgeError(err); out.Cause == Unmendable {
+			return out
+		}
+		return Outcome{Cause: Unreachable, Unapplied: true, Code: "unreachable"}
+	}
+	var inner *Error // a whole operation of its own below the base
+	if errors.As(err, &inner) && inner.Outcome.Cause != Unjudged {
+		return inner.Outcome
+	}
+	if d == nil {
+		return JudgeError(err)
+	}
+	return d.Judge(op.intent(), nil, err)
+}
+
+// fromBase reports whether err came from the transport itself rather than from
+// a layer that declined to send.
+func (op *Operation) fromBase(err error) bool {
+	n := len(op.attempts)
+	return n > 0 && op.attempts[n-1].Err != nil && errors.Is(err, op.attempts[n-1].Err)
+}
+
+func contextOutcome(d Dialect, in *Intent, end error) Outcome {
+	if !errors.Is(end, context.DeadlineExceeded) {
+		return Outcome{Cause: Canceled, Code: "canceled"}
+	}
+	if d == nil {
+		return Outcome{Cause: DeadlineExceeded, Code: "deadline"}
+	}
+	out := d.Judge(in, nil, end)
+	out.Cause = DeadlineExceeded
+	return out
+}
+
+// same compares without the panic that == gives for uncomparable types.
+func same[T any](a, b T) (equal bool) {
+	defer func() { _ = recover() }()
+	return any(a) == any(b)
+}
+

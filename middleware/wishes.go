@@ -1,0 +1,133 @@
+package middleware
+
+import (
+	"github.com/reroute-go/reroute/partitions"
+	"github.com/reroute-go/reroute/regions"
+)
+
+// wishes are what this operation's layers ask of Route.
+type wishes struct {
+	avoided []regions.Avoided
+	hub     bool
+	pool    int
+}
+
+// Avoid asks Route to prefer other regions than this one for the rest of the
+// operation. It weighs as much as a shared mark, and more with each call.
+func (op *Operation) Avoid(region regions.Name) { op.avoid(region, 1) }
+
+// Shun asks Route to come back to region only when all others were tried,
+// marked ones too.
+func (op *Operation) Shun(region regions.Name) { op.avoid(region, 2) }
+
+func (op *Operation) avoid(region regions.Name, weight int) {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	// A fresh slice each time: Route may be reading the old one.
+	next := make([]regions.Avoided, len(op.wishes.avoided), len(op.wishes.avoided)+1)
+	copy(next, op.wishes.avoided)
+	for i := range next {
+		if next[i].Region == region {
+			next[i].Times += weight
+			op.wishes.avoided = next
+			return
+		}
+	}
+	op.wishes.avoided = append(next, regions.Avoided{Region: region, Times: weight})
+}
+
+// Avoided returns the regions to avoid. The slice must not be changed.
+func (op *Operation) Avoided() []regions.Avoided {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	return op.wishes.avoided
+}
+
+// PreferHub asks Route for the write region, or lifts that wish.
+func (op *Operation) PreferHub(yes bool) {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	op.wishes.hub = yes
+}
+
+// WantsHub reports whether a layer prefers the write region.
+func (op *Operation) WantsHub() bool {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	return op.wishes.hub
+}
+
+// AnotherPool asks the base transport for a connection pool that this operation
+// has not used; see Pool.
+func (op *Operation) AnotherPool() {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	op.wishes.pool++
+}
+
+// Pool returns how often another connection pool was asked for.
+func (op *Operation) Pool() int {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	return op.wishes.pool
+}
+
+// ExcludedRegions returns the caller's exclusions: see WithExcludedRegions. The
+// slice must not be changed.
+func (op *Operation) ExcludedRegions() []regions.Name { return op.inputs.excluded }
+
+// Target is where an attempt goes.
+type Target struct {
+	Region   regions.Name
+	Endpoint string // host[:port]
+	// Topology is what the choice was made from.
+	Topology *regions.Topology
+	Range    string // partition range id, "" when unknown
+	// Probe is set when this attempt tests a region that was given up on.
+	Probe bool
+	// Override is set when the partition's own health or history chose the region.
+	Override bool
+}
+
+// SetTarget records where the next attempt goes. The layer that routes calls it.
+func (op *Operation) SetTarget(t Target) {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	op.target = t
+}
+
+// Target returns where the current, or last, attempt went.
+func (op *Operation) Target() Target {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	return op.target
+}
+
+// Placement is what is known of the partition that the next attempt is for.
+type Placement struct {
+	// Partition is zero where nothing is known.
+	Partition partitions.Partition
+	// Avoid are regions that do not serve this partition now. It must not be
+	// changed.
+	Avoid []regions.Name
+	// Probe is the region that this attempt, and no other, tries again.
+	Probe regions.Name
+	// Watched is set where the partition's own health decides: then a failure
+	// answered by the service speaks against the partition, not the endpoint
+	// (DESIGN rule 7).
+	Watched bool
+}
+
+// Place records what is known of the next attempt's partition.
+func (op *Operation) Place(p Placement) {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	op.placed = p
+}
+
+// Placement returns what is known of the current attempt's partition.
+func (op *Operation) Placement() Placement {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	return op.placed
+}
