@@ -93,4 +93,3 @@ func same[T any](a, b T) (equal bool) {
 	defer func() { _ = recover() }()
 	return any(a) == any(b)
 }
-
