@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Global is the name of the account's global endpoint wherever a region is named. It is served by the write region.
+// Global is the name of the account's global endpoint wherever a region is named. The write region
+// serves it, but it is up or down by itself: SetOffline of a region leaves it alone.
 const Global = "global"
 
 // Defaults of Config.

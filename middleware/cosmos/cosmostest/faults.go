@@ -39,7 +39,7 @@ type Answer struct {
 	Body      string            // "" = the service's error body for Status
 	// Delay passes before anything else happens (with AfterApply: after the operation ran).
 	Delay time.Duration
-	// Hang never answers: until the client leaves, the account closes or, for an outage, the region comes back.
+	// Hang never answers: until the client leaves or the account closes.
 	Hang bool
 	// Refuse closes the connection without an answer. The client sees an end of file.
 	Refuse bool

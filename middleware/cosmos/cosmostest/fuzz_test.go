@@ -21,7 +21,7 @@ func FuzzQuery(f *testing.F) {
 		} {
 			q, err := parse()
 			if err != nil {
-				require.Equal(t, http.StatusBadRequest, err.(*apiError).status)
+				require.Equal(t, http.StatusBadRequest, replyTo(err).status)
 				continue
 			}
 			q.holds(doc)
@@ -61,7 +61,7 @@ func FuzzPatch(f *testing.F) {
 	old := &version{doc: map[string]any{"a": "1", "list": []any{"x"}}, body: []byte(`{"a":"1","list":["x"]}`)}
 	f.Fuzz(func(t *testing.T, body string) {
 		if _, err := applyPatch([]byte(body), old); err != nil {
-			require.GreaterOrEqual(t, err.(*apiError).status, 400)
+			require.Less(t, replyTo(err).status, 500)
 		}
 		require.Equal(t, []any{"x"}, old.doc["list"], "a stored document never changes")
 	})

@@ -83,8 +83,9 @@ func (c *container) keyOf(doc map[string]any) (*partitionKey, error) {
 	for i, path := range c.paths {
 		var v any = doc
 		for name := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
-			object, ok := v.(map[string]any)
-			if v, ok = object[strings.Trim(name, `"`)]; !ok {
+			object, _ := v.(map[string]any) // nil for anything else, which has no properties
+			inner, ok := object[strings.Trim(name, `"`)]
+			if v = inner; !ok {
 				v = undefined{}
 				break
 			}

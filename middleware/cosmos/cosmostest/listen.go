@@ -46,10 +46,11 @@ func newGate(address string, inMemory bool) (*gate, error) {
 
 // listen starts taking connections at the gate's address. An address just left can be busy for a moment, so it tries again.
 func (g *gate) listen() error {
+	var config net.ListenConfig
 	var socket net.Listener
 	var err error
 	for range 50 {
-		if socket, err = net.Listen("tcp", g.address); err == nil {
+		if socket, err = config.Listen(context.Background(), "tcp", g.address); err == nil {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)

@@ -24,9 +24,9 @@ type Sproc func(SprocCall) (any, error)
 
 // script is a stored procedure, trigger or user defined function.
 type script struct {
-	id, rid, etag, body string
-	changed             time.Time
-	properties          map[string]any
+	id, rid, etag string
+	changed       time.Time
+	properties    map[string]any
 }
 
 // sprocKey names a stored procedure of the account.
@@ -70,15 +70,15 @@ func (a *Account) executeSproc(c *call, at *region) (*reply, error) {
 			return nil, &apiError{status: http.StatusBadRequest, message: "Encountered exception while executing the stored procedure: " + err.Error()}
 		}
 	}
+	body, err := json.Marshal(value)
+	if err != nil {
+		return nil, errors.Join(badRequest("The value of the stored procedure is no JSON."), err)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
 	sc.container.lsn++
 	a.append(sc.container.rangeOf(sc.key.span.Min), sc.container.lsn, at, now)
-	body, err := json.Marshal(value)
-	if err != nil {
-		return nil, errors.Join(badRequest("The stored procedure's value is no JSON."), err)
-	}
 	return a.dress(newReply(http.StatusOK, body).charge(11.3), c, at, now), nil
 }
 
