@@ -8,8 +8,9 @@ import (
 
 // values reads the JSON array of a partition key header, value by value, straight into hash input.
 //
-// It is not encoding/json because that cannot read without allocating: see BenchmarkSpan. The fuzz test holds it to
-// accept, refuse and decode exactly what encoding/json does.
+// It is not encoding/json because every request passes here: reading ["<uuid>"] alone costs that 580 ns and 6
+// allocations, where all of Span, hash included, takes 67 ns and none (BenchmarkSpan). The fuzz test holds it to accept,
+// refuse and decode exactly what encoding/json does.
 type values struct {
 	text string
 	pos  int
