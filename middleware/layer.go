@@ -48,10 +48,9 @@ func Stack(base http.RoundTripper, layers ...Layer) (http.RoundTripper, error) {
 		base = http.DefaultTransport
 	}
 	s := &stack{base: base, stages: make([]stage, len(layers))}
-	next := base
-	if _, ok := base.(recording); !ok {
-		next = &recorder{next: base, base: true}
-	}
+	bottom := recordedBy(&recorder{next: base, base: true})
+	next := http.RoundTripper(bottom)
+	s.based = bottom.recordsAtBase()
 	var errs []error
 	for i := len(layers) - 1; i >= 0; i-- {
 		if layers[i] == nil {
@@ -85,6 +84,7 @@ func Stack(base http.RoundTripper, layers ...Layer) (http.RoundTripper, error) {
 type stack struct {
 	next   http.RoundTripper
 	base   http.RoundTripper
+	based  bool // attempts are recorded right above base
 	stages []stage
 }
 
@@ -95,14 +95,16 @@ type stage struct {
 
 func (s *stack) RoundTrip(req *http.Request) (*http.Response, error) {
 	return operate(req, nil, func(op *Operation, req *http.Request) (*http.Response, error) {
-		op.recordAtBase()
+		if s.based {
+			op.recordAtBase()
+		}
 		return s.next.RoundTrip(req)
 	})
 }
 
 func (s *stack) CloseIdleConnections() { closeIdle(s.base) }
 
-func (s *stack) records() {}
+func (s *stack) recordsAtBase() bool { return s.based }
 
 // Operate returns the RoundTripper of a layer that is no retry loop: it joins the
 // operation in the request's context, or starts one and ends it, and has f do
@@ -113,7 +115,7 @@ func Operate(next http.RoundTripper, d Dialect, f func(op *Operation, req *http.
 }
 
 type operated struct {
-	next    http.RoundTripper
+	next    recording
 	dialect Dialect
 	f       func(*Operation, *http.Request, http.RoundTripper) (*http.Response, error)
 }
@@ -126,19 +128,24 @@ func (o *operated) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func (o *operated) CloseIdleConnections() { closeIdle(o.next) }
 
-func (o *operated) records() {}
+func (o *operated) recordsAtBase() bool { return o.next.recordsAtBase() }
 
-// recording is implemented by the RoundTrippers of this package that record
-// their attempts themselves.
-type recording interface{ records() }
+// recording is a RoundTripper of this package: it has a recorder below it, either
+// at the base of a Stack or wherever the first foreign RoundTripper comes.
+type recording interface {
+	http.RoundTripper
+	recordsAtBase() bool
+}
 
 // recorded puts a recorder over next unless one is already below. It is for
 // layers that are used alone; in a Stack it only passes on.
-func recorded(next http.RoundTripper) http.RoundTripper {
-	if _, ok := next.(recording); ok {
-		return next
+func recorded(next http.RoundTripper) recording { return recordedBy(&recorder{next: next}) }
+
+func recordedBy(r *recorder) recording {
+	if below, ok := r.next.(recording); ok {
+		return below
 	}
-	return &recorder{next: next}
+	return r
 }
 
 func closeIdle(rt http.RoundTripper) {

@@ -38,7 +38,7 @@ func (r *recorder) RoundTrip(req *http.Request) (resp *http.Response, err error)
 
 func (r *recorder) CloseIdleConnections() { closeIdle(r.next) }
 
-func (r *recorder) records() {}
+func (r *recorder) recordsAtBase() bool { return r.base }
 
 var (
 	errPanicked = errors.New("reroute: the transport panicked")

@@ -58,7 +58,7 @@ func Retry(next http.RoundTripper, d Dialect, p Policy, budgets ...*Budget) (htt
 }
 
 type retrier struct {
-	next    http.RoundTripper
+	next    recording
 	dialect Dialect
 	policy  Policy
 	budgets []*Budget
@@ -66,7 +66,7 @@ type retrier struct {
 
 func (r *retrier) CloseIdleConnections() { closeIdle(r.next) }
 
-func (r *retrier) records() {}
+func (r *retrier) recordsAtBase() bool { return r.next.recordsAtBase() }
 
 func (r *retrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	return operate(req, r.dialect, r.loop)

@@ -339,7 +339,9 @@ func TestABudgetThatTheLoopWasNotGivenCountsAsSpent(t *testing.T) {
 }
 
 func TestRetryRefusesWhatItCannotWorkWith(t *testing.T) {
-	policy := func(context.Context, *middleware.Operation, middleware.Outcome) middleware.Verdict { return middleware.Verdict{} }
+	policy := func(context.Context, *middleware.Operation, middleware.Outcome) middleware.Verdict {
+		return middleware.Verdict{}
+	}
 	for want, try := range map[string]func() (http.RoundTripper, error){
 		"Dialect is nil": func() (http.RoundTripper, error) { return middleware.Retry(nil, nil, policy) },
 		"Policy is nil":  func() (http.RoundTripper, error) { return middleware.Retry(nil, dialect{}, nil) },
