@@ -83,6 +83,11 @@ type Outcome struct {
 	Status, Substatus int
 	// Answer says how a final answer would read as the echo of a lost write.
 	Answer idempotency.Echo
+	// Range is the partition that the answer says it came from, "" if it does not.
+	Range string
+	// Confirms is set by an answer that only a region which takes the partition's
+	// writes can give.
+	Confirms bool
 }
 
 // Stale names a map of the service that must be read again.

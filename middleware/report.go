@@ -124,6 +124,16 @@ func (op *Operation) Report() Report {
 	return r
 }
 
+// LastAttempt returns the newest attempt, zero before the first.
+func (op *Operation) LastAttempt() Attempt {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	if n := len(op.attempts); n > 0 {
+		return op.attempts[n-1]
+	}
+	return Attempt{}
+}
+
 func (op *Operation) echo() idempotency.Echo {
 	if echo := op.intent().Echo; op.inDoubt && op.judged.outcome.Cause == Final && op.judged.outcome.Answer == echo {
 		return echo

@@ -105,8 +105,9 @@ func (op *Operation) Target() Target {
 
 // Placement is what is known of the partition that the next attempt is for.
 type Placement struct {
-	// Partition is zero where nothing is known.
-	Partition partitions.Partition
+	// Resolved is where the operation belongs; its Partition is zero where nothing
+	// is known.
+	partitions.Resolved
 	// Avoid are regions that do not serve this partition now. It must not be
 	// changed.
 	Avoid []regions.Name

@@ -28,6 +28,9 @@ type Admission struct {
 	watched bool
 }
 
+// Watched is whether the partition's own health decides where the operation goes: breakers are on, and there is a choice.
+func (a Admission) Watched() bool { return a.watched }
+
 // Transition is what a report did to a breaker.
 type Transition uint8
 

@@ -193,6 +193,15 @@ func (r *Registry) Candidates(from List, excluded []Name) int {
 	return n
 }
 
+// Names returns the regions of a list, in its order and regardless of marks; none before the first topology. It allocates
+// nothing; the slice must not be changed.
+func (r *Registry) Names(from List) []Name {
+	if t := r.holder.Load(); t != nil && int(from) < len(t.plan.names) {
+		return t.plan.names[from]
+	}
+	return nil
+}
+
 // Endpoints returns a copy of a list, in its order and regardless of marks; empty before the first topology.
 func (r *Registry) Endpoints(from List) []Endpoint {
 	if t := r.holder.Load(); t != nil {

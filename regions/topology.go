@@ -44,6 +44,8 @@ func (e *TopologyError) Error() string {
 type plan struct {
 	reads, writes, hub []candidate // in order of preference
 	all                []candidate // reads, then the write regions that are not among them
+
+	names [Hub + 1][]Name // of each List, in its order
 }
 
 // candidate is an endpoint with the key that marks are kept by.
@@ -93,6 +95,11 @@ func adopt(told *Topology, preferred []Name) (*Topology, error) {
 	for _, w := range t.plan.writes {
 		if !slices.ContainsFunc(t.plan.all, func(c candidate) bool { return c.host == w.host && c.Region.Equal(w.Region) }) {
 			t.plan.all = append(t.plan.all, w)
+		}
+	}
+	for l := range t.plan.names {
+		for _, c := range t.list(List(l)) {
+			t.plan.names[l] = append(t.plan.names[l], c.Region)
 		}
 	}
 	return t, nil

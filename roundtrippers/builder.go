@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reroute-go/reroute/middleware"
+	"github.com/reroute-go/reroute/partitions"
 	"github.com/reroute-go/reroute/regions"
 )
 
@@ -17,6 +18,8 @@ import (
 //	Guard                marks what must not be repeated
 //	Failover             another region
 //	Session              a region that has seen the session's writes
+//	Partition            finds the partition
+//	Breaker              keeps it away from regions where it fails
 //	Route                picks the region of this attempt, rewrites the address
 //	Throttle             same endpoint, later
 //	RetryWith            same endpoint, a little later
@@ -32,6 +35,8 @@ type Builder struct {
 	// Regions knows where requests can go; nil leaves out Route and Session, and
 	// Failover then retries at the same endpoint.
 	Regions *regions.Registry
+	// Partitions knows the partitions; nil leaves out Partition and Breaker.
+	Partitions *partitions.Registry
 
 	// Observe is told what happens; nil = nobody, for free.
 	Observe middleware.Observer
@@ -52,6 +57,8 @@ type Builder struct {
 	Guard     Guard
 	Failover  Failover
 	Session   Session
+	Partition Partition
+	Breaker   Breaker
 	Route     Route
 	Throttle  Throttle
 	RetryWith RetryWith
@@ -79,10 +86,12 @@ func (b Builder) Layers() []middleware.Layer {
 	layers = append(layers, b.PerOperation...)
 
 	b.fill()
-	routed := b.Regions != nil
+	routed, placed := b.Regions != nil, b.Partitions != nil
 	add(!b.NoGuard, b.Guard)
 	add(true, b.Failover)
 	add(routed, b.Session)
+	add(placed, b.Partition)
+	add(placed && routed, b.Breaker)
 	add(routed, b.Route)
 	add(true, b.Throttle)
 	add(true, b.RetryWith)
@@ -94,16 +103,21 @@ func (b Builder) Layers() []middleware.Layer {
 // fill gives the layers what they have in common.
 func (b *Builder) fill() {
 	for _, d := range []*middleware.Dialect{
-		&b.Guard.Dialect, &b.Failover.Dialect, &b.Session.Dialect, &b.Route.Dialect,
-		&b.Throttle.Dialect, &b.RetryWith.Dialect, &b.Shard.Dialect,
+		&b.Guard.Dialect, &b.Failover.Dialect, &b.Session.Dialect, &b.Partition.Dialect, &b.Breaker.Dialect,
+		&b.Route.Dialect, &b.Throttle.Dialect, &b.RetryWith.Dialect, &b.Shard.Dialect,
 	} {
 		if *d == nil {
 			*d = b.Dialect
 		}
 	}
-	for _, r := range []**regions.Registry{&b.Failover.Regions, &b.Session.Regions, &b.Route.Regions} {
+	for _, r := range []**regions.Registry{&b.Failover.Regions, &b.Session.Regions, &b.Breaker.Regions, &b.Route.Regions} {
 		if *r == nil {
 			*r = b.Regions
+		}
+	}
+	for _, p := range []**partitions.Registry{&b.Partition.Partitions, &b.Breaker.Partitions, &b.Route.Partitions} {
+		if *p == nil {
+			*p = b.Partitions
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/url"
 
 	"github.com/reroute-go/reroute/middleware"
+	"github.com/reroute-go/reroute/partitions"
 	"github.com/reroute-go/reroute/regions"
 )
 
@@ -20,6 +21,9 @@ import (
 type Route struct {
 	Dialect middleware.Dialect // required
 	Regions *regions.Registry  // required
+	// Partitions knows where the writes of single partitions went; nil = they go
+	// where the account's do.
+	Partitions *partitions.Registry
 	// StrictExclusion fails an operation that excludes every region with
 	// regions.ErrNoRegion instead of falling back to the hub.
 	StrictExclusion bool
@@ -43,23 +47,70 @@ func (l Route) roundTrip(op *middleware.Operation, req *http.Request, next http.
 	if in.Scope == middleware.Foreign {
 		return next.RoundTrip(req)
 	}
-	want := regions.Want{From: listOf(in), Write: in.Write, Excluded: op.ExcludedRegions(), Strict: l.StrictExclusion, Avoided: op.Avoided()}
-	switch {
-	case in.Scope == middleware.Discovery:
-		if op.Sends() == 0 {
-			// The global endpoint, if that is what the caller asks, names the topology best.
-			op.SetTarget(middleware.Target{Endpoint: req.URL.Host})
-			return next.RoundTrip(req)
-		}
-		want.Excluded = nil // routing preferences do not blind us to the topology
-	case op.WantsHub():
-		want.From = regions.Hub
+	if in.Scope == middleware.Discovery && op.Sends() == 0 {
+		// The global endpoint, if that is what the caller asks, names the topology best.
+		op.SetTarget(middleware.Target{Endpoint: req.URL.Host})
+		return next.RoundTrip(req)
 	}
-	choice, err := l.Regions.Pick(want)
+	placed := op.Placement()
+	choice, err := l.Regions.Pick(l.want(op, in, placed))
 	if err != nil {
 		return middleware.Refuse(req, err)
 	}
-	return l.send(op, in, choice, readdressed(req, choice.URL), next)
+	return l.send(op, in, placed, choice, readdressed(req, choice.URL), next)
+}
+
+// want says what this attempt needs of a region.
+func (l Route) want(op *middleware.Operation, in middleware.Intent, placed middleware.Placement) regions.Want {
+	want := regions.Want{From: listOf(in), Write: in.Write, Excluded: op.ExcludedRegions(), Strict: l.StrictExclusion, Avoided: op.Avoided()}
+	if in.Scope == middleware.Discovery {
+		want.Excluded = nil // routing preferences do not blind us to the topology
+	}
+	if len(placed.Avoid) > 0 {
+		want.Avoided = append(want.Avoided[:len(want.Avoided):len(want.Avoided)], shunned(placed.Avoid)...)
+	}
+	switch {
+	case op.WantsHub():
+		want.From = regions.Hub
+	case l.failsOverAlone(in, placed):
+		// The service may have moved this partition's writes to any region that
+		// serves reads: where they were confirmed last, or the hub, then the rest.
+		want.From, want.Prefer = regions.ReadRegions, l.writesOf(placed)
+	}
+	return want
+}
+
+// failsOverAlone reports whether single partitions can have their writes in
+// another region than the account's (PPAF, DESIGN rule 10).
+func (l Route) failsOverAlone(in middleware.Intent, placed middleware.Placement) bool {
+	if !in.Write || !in.Partitioned || l.Partitions == nil || placed.Partition.Range == "" {
+		return false
+	}
+	topology := l.Regions.Topology()
+	return topology != nil && topology.PartitionFailover && !topology.MultiWrite && len(topology.Reads) > 1
+}
+
+func (l Route) writesOf(placed middleware.Placement) regions.Name {
+	if region, ok := l.Partitions.Override(placed.Partition); ok {
+		return region
+	}
+	return l.hub()
+}
+
+func (l Route) hub() regions.Name {
+	if names := l.Regions.Names(regions.Hub); len(names) > 0 {
+		return names[0]
+	}
+	return ""
+}
+
+// shunned are regions that other ones come before, failed ones of this operation too.
+func shunned(names []regions.Name) []regions.Avoided {
+	out := make([]regions.Avoided, len(names))
+	for i, n := range names {
+		out[i] = regions.Avoided{Region: n, Times: 2}
+	}
+	return out
 }
 
 // listOf names the regions that can serve: several write regions take items, but
@@ -75,14 +126,26 @@ func listOf(in middleware.Intent) regions.List {
 	}
 }
 
-func (l Route) send(op *middleware.Operation, in middleware.Intent, choice regions.Choice, req *http.Request, next http.RoundTripper) (*http.Response, error) {
-	op.SetTarget(middleware.Target{Region: choice.Region, Endpoint: choice.URL.Host, Topology: choice.Topology, Probe: choice.Probe})
+func (l Route) send(op *middleware.Operation, in middleware.Intent, placed middleware.Placement, choice regions.Choice, req *http.Request, next http.RoundTripper) (*http.Response, error) {
+	alone := l.failsOverAlone(in, placed)
+	op.SetTarget(middleware.Target{
+		Region: choice.Region, Endpoint: choice.URL.Host, Topology: choice.Topology, Range: placed.Partition.Range,
+		Probe:    choice.Probe || placed.Probe != "" && placed.Probe.Equal(choice.Region),
+		Override: len(placed.Avoid) > 0 || alone && !choice.Region.Equal(l.hub()),
+	})
 	verdict, reason := regions.Neutral, regions.Unreachable
 	defer func() { // on a panic too: the probe is given back
 		l.tell(req.Context(), op, l.Regions.Report(choice, verdict, reason), reason)
 	}()
 	resp, err := next.RoundTrip(req)
-	verdict, reason = endpointVerdict(op.Judge(l.Dialect, resp, err), in, choice.Probe, resp != nil)
+	out := op.Judge(l.Dialect, resp, err)
+	verdict, reason = endpointVerdict(out, in, choice.Probe, resp != nil)
+	if placed.Watched && resp != nil && verdict == regions.Failed && !choice.Probe {
+		verdict = regions.Neutral // the partition's own health has the word
+	}
+	if alone && out.Confirms && l.Partitions.Confirm(placed.Partition, choice.Region, l.hub()) {
+		op.Emit(req.Context(), middleware.Event{Kind: middleware.OverrideRecorded, Attempt: op.Sends(), Target: op.Target()})
+	}
 	return resp, err
 }
 

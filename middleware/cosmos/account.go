@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/reroute-go/reroute/middleware"
+	"github.com/reroute-go/reroute/partitions"
 	"github.com/reroute-go/reroute/regions"
 )
 
@@ -13,6 +14,8 @@ import (
 type Account struct {
 	// Regions knows the account's regions and which of them are in trouble.
 	Regions *regions.Registry
+	// Partitions knows the containers' partitions, which of them are in trouble, and where their writes go.
+	Partitions *partitions.Registry
 
 	dialect dialect
 	domain  *domain
@@ -25,9 +28,13 @@ type Account struct {
 // proves it stale.
 func (a *Account) Run(ctx context.Context) error { return a.Regions.Run(ctx) }
 
+// NewTransport is the base transport that the service wants: see the function of that name.
+func (a *Account) NewTransport() *http.Transport { return NewTransport() }
+
 // Close ends Run and a running refresh. What is known stays usable. Close may be called again.
 func (a *Account) Close() {
 	a.Regions.Close()
+	a.Partitions.Close()
 	a.release()
 }
 

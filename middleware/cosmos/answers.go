@@ -38,6 +38,8 @@ type answer struct{ status, substatus int }
 // answers is what the service's answers mean (seed "Status Code Handling", DESIGN rules 1 to 4, 11). Statuses without
 // a row are Success for 2xx and 304, Unavailable for 5xx, else Final.
 //
+// Confirms marks what PPAF takes for proof of a partition's write region (rule 10).
+//
 // Unapplied stands where the service has refused before doing anything. A 408 or 5xx leaves that open, a 503 too:
 // proxies make them as well (rule 4).
 var answers = map[answer]middleware.Outcome{
@@ -52,10 +54,11 @@ var answers = map[answer]middleware.Outcome{
 	{404, readSessionNotAvailable}: {Cause: middleware.SessionLag, Unapplied: true},
 	{404, ownerNotFound}:           {Cause: middleware.Final, Stale: middleware.StaleContainer},
 	{404, storeNotReady}:           {Cause: middleware.Unavailable, Unapplied: true},
+	{404, 0}:                       {Cause: middleware.Final, Answer: idempotency.Missing, Confirms: true},
 	{404, anySub}:                  {Cause: middleware.Final, Answer: idempotency.Missing},
 
 	{408, anySub}: {Cause: middleware.Timeout},
-	{409, anySub}: {Cause: middleware.Final, Answer: idempotency.Exists},
+	{409, anySub}: {Cause: middleware.Final, Answer: idempotency.Exists, Confirms: true},
 
 	{410, nameCacheStale}:        {Cause: middleware.Gone, Unapplied: true, Stale: middleware.StaleContainer},
 	{410, partitionKeyRangeGone}: {Cause: middleware.Split, Unapplied: true, Stale: middleware.StaleRanges},
@@ -63,7 +66,8 @@ var answers = map[answer]middleware.Outcome{
 	{410, completingMigration}:   {Cause: middleware.Split, Unapplied: true, Stale: middleware.StaleRanges},
 	{410, anySub}:                {Cause: middleware.Gone, Unapplied: true},
 
-	{412, anySub}: {Cause: middleware.Final, Answer: idempotency.Changed},
+	{412, anySub}: {Cause: middleware.Final, Answer: idempotency.Changed, Confirms: true},
+	{413, anySub}: {Cause: middleware.Final, Confirms: true},
 
 	{429, systemUnavailable}: {Cause: middleware.Unavailable, Unapplied: true}, // not the caller's doing: others may serve (rule 2)
 	{429, anySub}:            {Cause: middleware.Throttled, Unapplied: true},
@@ -83,7 +87,7 @@ func (d dialect) Judge(in *middleware.Intent, resp *http.Response, err error) mi
 	}
 	status := resp.StatusCode
 	if status/100 == 2 || status == http.StatusNotModified {
-		return middleware.Outcome{Cause: middleware.Success, Status: status, Code: code(status, 0)}
+		return middleware.Outcome{Cause: middleware.Success, Status: status, Code: code(status, 0), Range: servedBy(in, resp.Header), Confirms: true}
 	}
 	sub := substatus(resp.Header)
 	out, ok := answers[answer{status, sub}]
@@ -96,11 +100,19 @@ func (d dialect) Judge(in *middleware.Intent, resp *http.Response, err error) mi
 			out.Cause = middleware.Unavailable
 		}
 	}
-	out.Status, out.Substatus, out.Code = status, sub, code(status, sub)
+	out.Status, out.Substatus, out.Code, out.Range = status, sub, code(status, sub), servedBy(in, resp.Header)
 	if out.Cause.Transient() {
 		out.Wait = wait(resp.Header)
 	}
 	return out
+}
+
+// servedBy is the partition that an answer came from.
+func servedBy(in *middleware.Intent, h http.Header) string {
+	if in == nil || !in.Partitioned {
+		return ""
+	}
+	return value(h, headerRangeID)
 }
 
 // substatus reads x-ms-substatus; what is no number of at most nine digits is 0.

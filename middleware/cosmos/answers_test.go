@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -98,8 +99,11 @@ func TestEveryAnswerOfTheSeedHasItsMeaning(t *testing.T) {
 		{900, 0, final, open, 0, 0, "900"},
 	} {
 		t.Run(c.code, func(t *testing.T) {
+			// Rule 10: 2xx, 404/0, 409, 412 and 413 can only come from a partition's write region.
+			confirms := c.cause == middleware.Success || slices.Contains([]string{"404", "409", "412", "413/3402"}, c.code)
 			require.Equal(t, middleware.Outcome{
 				Cause: c.cause, Unapplied: c.unapplied, Stale: c.stale, Answer: c.answer, Code: c.code, Status: c.status, Substatus: c.sub,
+				Confirms: confirms,
 			}, judge(c.status, c.sub))
 		})
 	}

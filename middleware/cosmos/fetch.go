@@ -19,28 +19,48 @@ const apiVersion = "2020-07-15"
 // fetcher reads metadata with an Account's own credential.
 type fetcher struct {
 	auth Authorizer
-	// patient also retries where nothing could be sent; hasty leaves that to the next endpoint.
-	patient, hasty http.RoundTripper
+	// patient also retries where nothing could be sent; hasty leaves that to the next endpoint; pages is hasty with large answers.
+	patient, hasty, pages http.RoundTripper
 }
 
 func newFetcher(base http.RoundTripper, auth Authorizer, limit time.Duration) (*fetcher, error) {
-	hasty, err := middleware.Stack(whole{next: base, limit: limit}, throttle{})
-	if err != nil {
-		return nil, err
+	f := &fetcher{auth: auth}
+	for _, s := range []struct {
+		rt     *http.RoundTripper
+		most   int64
+		layers []middleware.Layer
+	}{
+		{&f.hasty, maxDocument, []middleware.Layer{throttle{}}},
+		{&f.patient, maxDocument, []middleware.Layer{reconnect{}, throttle{}}},
+		{&f.pages, maxPage, []middleware.Layer{throttle{}}},
+	} {
+		rt, err := middleware.Stack(whole{next: base, limit: limit, most: s.most}, s.layers...)
+		if err != nil {
+			return nil, err
+		}
+		*s.rt = rt
 	}
-	patient, err := middleware.Stack(whole{next: base, limit: limit}, reconnect{}, throttle{})
-	if err != nil {
-		return nil, err
-	}
-	return &fetcher{auth: auth, patient: patient, hasty: hasty}, nil
+	return f, nil
 }
 
-// get reads u whole, following no redirect, with an answer of 200 or a *FetchError.
-func (f *fetcher) get(ctx context.Context, rt http.RoundTripper, what string, u *url.URL) ([]byte, *FetchError) {
-	failed := func(err error) ([]byte, *FetchError) { return nil, &FetchError{What: what, Endpoint: u.Host, Err: err} }
+// reply is a good answer, read whole.
+type reply struct {
+	unchanged bool // 304
+	header    http.Header
+	body      []byte
+}
+
+// get reads u whole, following no redirect: an answer of 200 or 304, or a *FetchError. header is added to the request.
+func (f *fetcher) get(ctx context.Context, rt http.RoundTripper, what string, u *url.URL, header http.Header) (reply, *FetchError) {
+	failed := func(err error) (reply, *FetchError) {
+		return reply{}, &FetchError{What: what, Endpoint: u.Host, Err: err}
+	}
 	req, err := http.NewRequestWithContext(middleware.Detach(ctx), http.MethodGet, u.String(), nil)
 	if err != nil {
 		return failed(err)
+	}
+	for name, values := range header {
+		req.Header[name] = values
 	}
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "reroute-cosmos")
@@ -57,13 +77,13 @@ func (f *fetcher) get(ctx context.Context, rt http.RoundTripper, what string, u 
 	if err != nil {
 		return failed(err)
 	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, &FetchError{
+	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusNotModified {
+		return reply{}, &FetchError{
 			What: what, Endpoint: u.Host, Status: resp.StatusCode, Substatus: substatus(resp.Header),
 			Message: redact(messageOf(body), req.Header.Get("Authorization")),
 		}
 	}
-	return body, nil
+	return reply{unchanged: resp.StatusCode == http.StatusNotModified, header: resp.Header, body: body}, nil
 }
 
 // redact removes a credential that a talkative answer repeats.
@@ -85,10 +105,11 @@ func redact(message, credential string) string {
 }
 
 // whole makes an attempt end with its answer's last byte: one that stalls in the middle, or never ends, has failed. An
-// answer is read up to one byte beyond maxDocument.
+// answer is read up to one byte beyond most.
 type whole struct {
 	next  http.RoundTripper
 	limit time.Duration
+	most  int64
 }
 
 func (w whole) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -98,7 +119,7 @@ func (w whole) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, w.most+1))
 	_ = resp.Body.Close()
 	if err != nil {
 		return nil, fmt.Errorf("reading the answer: %w", err)

@@ -1,9 +1,12 @@
 package cosmos
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/reroute-go/reroute/middleware"
 )
 
 // FetchError says why one endpoint did not give what the Account asked of it on its own behalf.
@@ -54,6 +57,12 @@ func (e *FetchError) hopeless() bool {
 		return e.Substatus != writeForbidden && e.Substatus != accountNotFound
 	}
 	return false
+}
+
+// unreachable says that the endpoint was certainly not reached.
+func (e *FetchError) unreachable() bool {
+	var typed *middleware.Error
+	return errors.As(e.Err, &typed) && typed.Outcome.Cause == middleware.Unreachable
 }
 
 // authorizerError marks an error of the Authorizer.

@@ -25,6 +25,8 @@ func (d dialect) Intent(req *http.Request) middleware.Intent {
 		Write: verbs[v].write,
 		Level: verbs[v].level,
 		Echo:  verbs[v].echo,
+
+		Lenient: verbs[v].lenient,
 	}
 	if v == other {
 		in.Level = idempotency.OfMethod(req)
@@ -48,7 +50,7 @@ func (d dialect) judgeWrite(in *middleware.Intent, v verb, h http.Header) {
 	case replace, upsert, patch:
 		guarded := idempotency.Guarded(h)
 		if guarded {
-			in.Echo = idempotency.Changed
+			in.Echo, in.Lenient = idempotency.Changed, false
 		}
 		if v == patch && d.strictPatch && !guarded {
 			in.Level = idempotency.NonIdempotent

@@ -1,10 +1,12 @@
 package cosmos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 
+	"github.com/reroute-go/reroute/partitions"
 	"github.com/reroute-go/reroute/regions"
 	"github.com/reroute-go/reroute/regions/snapshot"
 )
@@ -40,16 +42,13 @@ func Open(ctx context.Context, endpoint string, auth Authorizer, opts Options) (
 		own := NewTransport()
 		base, release = own, own.CloseIdleConnections
 	}
-	limit := opts.RequestTimeout
-	if limit == 0 {
-		limit = defaultRequestTimeout
-	}
-	fetcher, err := newFetcher(base, auth, limit)
+	fetcher, err := newFetcher(base, auth, cmp.Or(opts.RequestTimeout, defaultRequestTimeout))
 	if err != nil {
 		return nil, err
 	}
 	domain := domainOf(u, backups)
-	registry, err := regions.New(regions.Config{
+	a := &Account{dialect: dialect{strictPatch: opts.StrictPatch}, domain: domain, name: u.Host, release: release}
+	a.Regions, err = regions.New(regions.Config{
 		Source:             &topologySource{fetcher: fetcher, domain: domain, endpoint: u, backups: backups},
 		Preferred:          opts.PreferredRegions,
 		RefreshInterval:    opts.RefreshInterval,
@@ -57,19 +56,34 @@ func Open(ctx context.Context, endpoint string, auth Authorizer, opts Options) (
 		FetchTimeout:       walkTimeout,
 		RefreshWait:        opts.RefreshWait,
 		MarkFor:            opts.MarkFor,
-		OnChange:           opts.OnChange,
+		OnChange:           a.changed(opts.OnChange),
 	})
 	if err != nil {
 		return nil, err
 	}
-	a := &Account{
-		Regions: registry, dialect: dialect{strictPatch: opts.StrictPatch}, domain: domain, name: u.Host, release: release,
+	a.Partitions, err = partitions.New(partitions.Config{
+		Source:      &partitionSource{fetcher: fetcher, regions: a.Regions},
+		Failover:    opts.PartitionFailover,
+		RefreshWait: cmp.Or(opts.ResolveWait, defaultResolveWait),
+	})
+	if err != nil {
+		return nil, err
 	}
 	if err := a.discover(ctx); err != nil {
 		a.Close()
 		return nil, err
 	}
 	return a, nil
+}
+
+// changed passes the account's flag on to the partitions.
+func (a *Account) changed(then func(old, new *regions.Topology)) func(old, new *regions.Topology) {
+	return func(old, new *regions.Topology) {
+		a.Partitions.SetPartitionFailover(&new.PartitionFailover)
+		if then != nil {
+			then(old, new)
+		}
+	}
 }
 
 // discover waits for the first topology: longer than RefreshWait, which is what an operation would wait.

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/reroute-go/reroute/partitions"
 	"github.com/reroute-go/reroute/regions"
 )
 
@@ -27,6 +28,13 @@ type Options struct {
 	// Either way it binds only under a Guard layer.
 	StrictPatch bool
 
+	// PartitionFailover tunes the breakers of partitions: what it leaves open, the environment variables
+	// AZURE_COSMOS_PPCB_* and then their defaults decide.
+	PartitionFailover partitions.FailoverOptions
+	// ResolveWait is how long the first operations on a container wait for its ranges before they go on without
+	// knowing their partition: 2 s. It also bounds the wait for ranges that proved stale.
+	ResolveWait time.Duration
+
 	RequestTimeout     time.Duration // one attempt to read the account document, body included: 10 s; 5 s to 65 s
 	RefreshInterval    time.Duration // from a successful refresh of the topology to the next one: 5 s
 	BackgroundInterval time.Duration // between the refreshes of Run: 5 min
@@ -39,6 +47,7 @@ type Options struct {
 
 const (
 	defaultRequestTimeout = 10 * time.Second
+	defaultResolveWait    = 2 * time.Second
 	minRequestTimeout     = 5 * time.Second
 	maxRequestTimeout     = 65 * time.Second
 	// walkTimeout bounds one refresh, however many endpoints it has to ask.

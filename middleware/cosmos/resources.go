@@ -118,6 +118,8 @@ var verbs = [...]struct {
 	write bool
 	level idempotency.Level
 	echo  idempotency.Echo
+	// lenient: state ends the same by the service's convention, not by the nature of the request (see Intent.Lenient).
+	lenient bool
 }{
 	other:          {whole: "unknown"},
 	read:           {word: "read", level: idempotency.Safe},
@@ -127,11 +129,11 @@ var verbs = [...]struct {
 	planQuery:      {whole: "plan query", level: idempotency.Safe},
 	checkAccess:    {whole: "check metadata access", level: idempotency.Safe},
 	create:         {word: "create", write: true, level: idempotency.Idempotent, echo: idempotency.Exists},
-	upsert:         {word: "upsert", write: true, level: idempotency.Idempotent},
+	upsert:         {word: "upsert", write: true, level: idempotency.Idempotent, lenient: true},
 	replace:        {word: "replace", write: true, level: idempotency.Idempotent},
-	patch:          {word: "patch", write: true, level: idempotency.Idempotent},
+	patch:          {word: "patch", write: true, level: idempotency.Idempotent, lenient: true},
 	remove:         {word: "delete", write: true, level: idempotency.Idempotent, echo: idempotency.Missing},
-	batch:          {whole: "execute batch", write: true, level: idempotency.Idempotent},
+	batch:          {whole: "execute batch", write: true, level: idempotency.Idempotent, lenient: true},
 	execute:        {whole: "execute stored procedure", write: true, level: idempotency.NonIdempotent},
 	removeByKey:    {whole: "delete items by partition key", write: true, level: idempotency.NonIdempotent},
 	truncate:       {whole: "truncate container", write: true, level: idempotency.NonIdempotent},

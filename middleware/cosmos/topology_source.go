@@ -43,11 +43,11 @@ func (s *topologySource) Fetch(ctx context.Context, old *regions.Topology) (*reg
 }
 
 func (s *topologySource) ask(ctx context.Context, rt http.RoundTripper, u *url.URL, old *regions.Topology) (*regions.Topology, *FetchError) {
-	body, failed := s.fetcher.get(ctx, rt, "account", u)
+	got, failed := s.fetcher.get(ctx, rt, "account", u, nil)
 	if failed != nil {
 		return nil, failed
 	}
-	t, err := topologyOf(body, s.domain, old)
+	t, err := topologyOf(got.body, s.domain, old)
 	if err != nil {
 		return nil, &FetchError{What: "account", Endpoint: u.Host, Err: err}
 	}
