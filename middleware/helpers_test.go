@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -206,3 +208,14 @@ func (s *stamping) Stamp(_ *middleware.Intent, h http.Header) http.Header {
 	h.Set("Stamp", "yes")
 	return h
 }
+
+func parse(text string) *url.URL {
+	u, err := url.Parse(text)
+	if err != nil {
+		panic(err)
+	}
+	return u
+}
+
+// quiet is for servers whose complaints are expected.
+var quiet = log.New(io.Discard, "", 0)
