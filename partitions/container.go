@@ -84,11 +84,14 @@ func (c *container) resolve(ctx context.Context) (*routing, error) {
 		return nil, f.err
 	}
 	v, err := c.held.Refresh(ctx, nil)
-	if v == nil && errors.Is(err, snapshot.ErrMaxWait) {
+	if v != nil {
+		return v, nil
+	}
+	if errors.Is(err, snapshot.ErrMaxWait) {
 		// One was kept long enough. While the read hangs, the next go on without it.
 		c.failure.Store(&failure{err: err, until: time.Now().Add(c.cfg.RefreshWait)})
 	}
-	return v, err
+	return nil, err
 }
 
 // refresh is renew within RefreshWait.
