@@ -81,9 +81,10 @@ func connect(sim *cosmostest.Account, log *slog.Logger) (*http.Client, *cosmos.A
 	rt, err := roundtrippers.Builder{
 		Dialect:        account,
 		Regions:        account.Regions,
+		Partitions:     account.Partitions,
 		Observe:        onChange(middleware.LogTo(log)),
 		AttemptTimeout: time.Second,
-		Base:           sim.Transport(),
+		Base:           &roundtrippers.Pools{New: func() http.RoundTripper { return sim.Transport().Clone() }},
 	}.Build()
 	if err != nil {
 		return nil, nil, err
