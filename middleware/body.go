@@ -103,7 +103,5 @@ func discard(resp *http.Response) {
 // again by itself when a kept-alive connection turns out dead: without GetBody
 // it cannot. Requests without a body are not affected.
 func (op *Operation) ForbidTransportReplay() {
-	op.mu.Lock()
-	defer op.mu.Unlock()
-	op.sendOnce = true
+	op.sendOnce.Store(true)
 }

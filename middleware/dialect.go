@@ -73,21 +73,21 @@ type Outcome struct {
 	Cause Cause
 	// Unapplied is set when it is certain that nothing was carried out.
 	Unapplied bool
-	// Wait is how long the server wishes us to wait; 0 = it did not say.
-	Wait time.Duration
 	// Stale names the map that this result proves outdated.
 	Stale Stale
+	// Answer says how a final answer would read as the echo of a lost write.
+	Answer idempotency.Echo
+	// Confirms is set by an answer that only a region which takes the partition's
+	// writes can give.
+	Confirms bool
+	// Wait is how long the server wishes us to wait; 0 = it did not say.
+	Wait time.Duration
 	// Code is the dialect's short form for logs and reports: "403/3".
 	Code string
 	// Status and Substatus are the numbers of the answer; 0 without one.
 	Status, Substatus int
-	// Answer says how a final answer would read as the echo of a lost write.
-	Answer idempotency.Echo
 	// Range is the partition that the answer says it came from, "" if it does not.
 	Range string
-	// Confirms is set by an answer that only a region which takes the partition's
-	// writes can give.
-	Confirms bool
 }
 
 // Stale names a map of the service that must be read again.

@@ -79,17 +79,9 @@ func (o Observer) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 		return next, nil
 	}
 	return Operate(next, nil, func(op *Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
-		op.observe(o)
+		op.observer.CompareAndSwap(nil, &o)
 		return next.RoundTrip(req)
 	}), nil
-}
-
-func (op *Operation) observe(o Observer) {
-	op.mu.Lock()
-	defer op.mu.Unlock()
-	if op.observer == nil {
-		op.observer = o
-	}
 }
 
 // Emit tells the operation's observer, if there is one, of e.
@@ -97,9 +89,7 @@ func (op *Operation) Emit(ctx context.Context, e Event) { op.emit(ctx, func() Ev
 
 // emit builds the event only where somebody listens.
 func (op *Operation) emit(ctx context.Context, build func() Event) {
-	op.mu.Lock()
-	observer := op.observer
-	op.mu.Unlock()
+	observer := op.observer.Load()
 	if observer == nil {
 		return
 	}
@@ -107,7 +97,7 @@ func (op *Operation) emit(ctx context.Context, build func() Event) {
 	if e.Operation == "" {
 		e.Operation = op.Intent().Name
 	}
-	observer(ctx, e)
+	(*observer)(ctx, e)
 }
 
 // attemptEvent tells the end of an attempt.

@@ -17,11 +17,13 @@ type inputs struct {
 
 type inputsKey struct{}
 
-func inputsOf(ctx context.Context) inputs {
+var noInputs inputs
+
+func inputsOf(ctx context.Context) *inputs {
 	if in, ok := ctx.Value(inputsKey{}).(*inputs); ok {
-		return *in
+		return in
 	}
-	return inputs{}
+	return &noInputs
 }
 
 func (in inputs) in(ctx context.Context) context.Context {
@@ -32,7 +34,7 @@ func (in inputs) in(ctx context.Context) context.Context {
 // whatever happens (DESIGN rule 6). It replaces an earlier list in ctx; no names
 // lift it. Names compare without case and spaces.
 func WithExcludedRegions(ctx context.Context, names ...regions.Name) context.Context {
-	in := inputsOf(ctx)
+	in := *inputsOf(ctx)
 	in.excluded = append([]regions.Name(nil), names...)
 	return in.in(ctx)
 }
@@ -40,7 +42,7 @@ func WithExcludedRegions(ctx context.Context, names ...regions.Name) context.Con
 // WithIdempotency states what a repeat of the operations of ctx does, over the
 // dialect's own judgement. NonIdempotent binds with or without a Guard layer.
 func WithIdempotency(ctx context.Context, level idempotency.Level) context.Context {
-	in := inputsOf(ctx)
+	in := *inputsOf(ctx)
 	in.level = level
 	return in.in(ctx)
 }
@@ -48,7 +50,7 @@ func WithIdempotency(ctx context.Context, level idempotency.Level) context.Conte
 // WithPartitionKey states the partition key of the operations of ctx, in the
 // form of the dialect's header, for requests that do not carry it.
 func WithPartitionKey(ctx context.Context, key string) context.Context {
-	in := inputsOf(ctx)
+	in := *inputsOf(ctx)
 	in.partitionKey = key
 	return in.in(ctx)
 }

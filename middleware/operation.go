@@ -18,21 +18,21 @@ import (
 // An operation begins at the outermost layer that calls Begin and is found by
 // all others in the request's context.
 type Operation struct {
-	inputs   inputs
-	started  time.Time
-	observer Observer
-	replay   *replay // the kept body, where the request brought no GetBody
+	inputs  *inputs
+	started time.Time
+	replay  *replay // nil without a body
 
-	// asked and wrote are written by net/http where the attempt is traced.
-	asked, wrote atomic.Bool
+	// What is asked at every step, and so without the lock.
+	observer     atomic.Pointer[Observer]
+	led          atomic.Bool // some RoundTripper will end the operation
+	done         atomic.Bool
+	stacked      atomic.Bool // attempts are recorded above the base of a Stack only
+	sendOnce     atomic.Bool // hide GetBody from net/http
+	asked, wrote atomic.Bool // written by net/http where the attempt is traced
 
 	mu       sync.Mutex
 	ctx      context.Context // governs the operation: the caller's, or a Deadline layer's
-	led      bool            // some RoundTripper will end the operation
-	ended    time.Time
-	stacked  bool // attempts are recorded above the base of a Stack only
 	guarded  bool
-	sendOnce bool // hide GetBody from net/http
 	views    []view
 	current  int // the view of the layer at work
 	wishes   wishes
@@ -41,6 +41,7 @@ type Operation struct {
 	charges  []charge
 	attempts []Attempt
 	inDoubt  bool
+	took     time.Duration // in all, once done
 	judged   judgement
 	last     lastAnswer
 	stop     Stop
@@ -85,7 +86,7 @@ func (c *opContext) Value(key any) any {
 // Use it for everything that is sent below: the outermost RoundTripper of this
 // library that it passes ends the operation.
 func Begin(req *http.Request) (*Operation, *http.Request) {
-	if op := FromContext(req.Context()); op != nil && !op.isDone() {
+	if op := FromContext(req.Context()); op != nil && !op.done.Load() {
 		return op, req
 	}
 	ctx := &opContext{Context: req.Context()}
@@ -125,7 +126,7 @@ func operate(req *http.Request, d Dialect, f func(*Operation, *http.Request) (*h
 		defer op.abandon() // a panic ends the operation too
 	}
 	if d != nil && op.speak(d, req) {
-		req = stamped(d, op.Intent(), req)
+		req = op.stamped(d, req)
 	}
 	resp, err := f(op, req)
 	if leads {
@@ -137,12 +138,10 @@ func operate(req *http.Request, d Dialect, f func(*Operation, *http.Request) (*h
 // lead reports whether the asker is the one to end the operation, whose context
 // then governs it: an http.Client puts its Timeout on top of what Begin has seen.
 func (op *Operation) lead(ctx context.Context) bool {
-	op.mu.Lock()
-	defer op.mu.Unlock()
-	if op.led {
+	if op.led.Load() || !op.led.CompareAndSwap(false, true) {
 		return false
 	}
-	op.led, op.ctx = true, ctx
+	op.Within(ctx)
 	return true
 }
 
@@ -196,11 +195,12 @@ func (op *Operation) intent() *Intent {
 	return &op.views[op.current].intent
 }
 
-func stamped(d Dialect, in Intent, req *http.Request) *http.Request {
+func (op *Operation) stamped(d Dialect, req *http.Request) *http.Request {
 	s, ok := d.(Stamper)
 	if !ok {
 		return req
 	}
+	in := op.Intent()
 	copied := *req
 	copied.Header = s.Stamp(&in, req.Header)
 	return &copied
@@ -269,10 +269,4 @@ func (op *Operation) mayRepeat(out Outcome) bool {
 	op.mu.Lock()
 	defer op.mu.Unlock()
 	return out.Unapplied || !op.guarded || op.intent().Level.Repeatable()
-}
-
-func (op *Operation) isDone() bool {
-	op.mu.Lock()
-	defer op.mu.Unlock()
-	return !op.ended.IsZero()
 }

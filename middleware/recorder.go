@@ -18,7 +18,7 @@ type recorder struct {
 
 func (r *recorder) RoundTrip(req *http.Request) (resp *http.Response, err error) {
 	op := FromContext(req.Context())
-	if op == nil || !op.recordsAt(r) {
+	if op == nil || !r.base && op.stacked.Load() {
 		return r.next.RoundTrip(req)
 	}
 	ctx := req.Context()
@@ -73,29 +73,12 @@ func (e *uncomparable) Unwrap() error { return e.error }
 
 // onTheWire is the request as the base transport sees it.
 func (op *Operation) onTheWire(req *http.Request) *http.Request {
-	op.mu.Lock()
-	hide := op.sendOnce && req.GetBody != nil
-	op.mu.Unlock()
-	if !hide {
+	if !op.sendOnce.Load() || req.GetBody == nil {
 		return req
 	}
 	copied := *req
 	copied.GetBody = nil
 	return &copied
-}
-
-// recordAtBase says that the operation has entered a Stack: what its layers
-// build on their way down is no base, and a signing error there no attempt.
-func (op *Operation) recordAtBase() {
-	op.mu.Lock()
-	defer op.mu.Unlock()
-	op.stacked = true
-}
-
-func (op *Operation) recordsAt(r *recorder) bool {
-	op.mu.Lock()
-	defer op.mu.Unlock()
-	return r.base || !op.stacked
 }
 
 // startAttempt opens a record and returns its place in the log. If another

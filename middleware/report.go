@@ -104,9 +104,9 @@ type Report struct {
 func (op *Operation) Report() Report {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	in, until := op.intent(), op.ended
-	if until.IsZero() {
-		until = time.Now()
+	in, elapsed := op.intent(), op.took
+	if !op.done.Load() {
+		elapsed = time.Since(op.started)
 	}
 	r := Report{
 		Operation: in.Name,
@@ -116,7 +116,7 @@ func (op *Operation) Report() Report {
 		Stop:      op.stop,
 		InDoubt:   op.inDoubt,
 		Echo:      op.echo(),
-		Elapsed:   until.Sub(op.started),
+		Elapsed:   elapsed,
 	}
 	for _, c := range op.charges {
 		r.Charges = append(r.Charges, Charge{Budget: c.budget.Name, Retries: c.retries, Waited: c.waited})
@@ -233,7 +233,8 @@ func (op *Operation) finish(req *http.Request, resp *http.Response, err error) (
 
 func (op *Operation) end(resp *http.Response) {
 	op.mu.Lock()
-	op.ended = time.Now()
+	op.took = time.Since(op.started)
+	op.done.Store(true)
 	if op.stop == NotStopped {
 		op.stop = op.whyStopped(resp)
 	}
@@ -245,7 +246,7 @@ func (op *Operation) end(resp *http.Response) {
 
 // abandon ends an operation that a panic has cut off.
 func (op *Operation) abandon() {
-	if !op.isDone() {
+	if !op.done.Load() {
 		op.end(nil)
 	}
 }
