@@ -88,6 +88,10 @@ type Outcome struct {
 	Status, Substatus int
 	// Range is the partition that the answer says it came from, "" if it does not.
 	Range string
+	// Owner is the endpoint, host[:port], that the answer names as the partition's
+	// owner, "" if it names none, and Epoch how new that knowledge is, 0 = unsaid.
+	Owner string
+	Epoch uint64
 }
 
 // Stale names a map of the service that must be read again.

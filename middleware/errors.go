@@ -13,6 +13,11 @@ import (
 var (
 	// ErrCircuitOpen says that a breaker let nothing through.
 	ErrCircuitOpen = errors.New("reroute: circuit open")
+	// ErrNoOwner says that nobody is known to own the partition: nothing was sent.
+	ErrNoOwner = errors.New("reroute: the partition has no known owner")
+	// ErrAttemptTimeout says that a layer has ended an attempt that took too long.
+	// The request may have been carried out; another endpoint may serve.
+	ErrAttemptTimeout = errors.New("reroute: the attempt took too long")
 	// ErrBudgetSpent says that an operation ended because a retry budget was used up.
 	ErrBudgetSpent = errors.New("reroute: retry budget spent")
 	// ErrNotRepeatable says that an operation ended because it may have been

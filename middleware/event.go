@@ -21,7 +21,7 @@ const (
 	GaveUp
 	// TopologyRefreshed says that the topology was read again, or could not be.
 	TopologyRefreshed
-	// RangesRefreshed says that a container's partition map was read again.
+	// RangesRefreshed says that a partition map was read again, or could not be.
 	RangesRefreshed
 	// EndpointMarked says that a region's endpoint is to be avoided for a while.
 	EndpointMarked

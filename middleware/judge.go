@@ -43,8 +43,11 @@ func (op *Operation) judge(d Dialect, resp *http.Response, err error) Outcome {
 		return contextOutcome(d, op.intent(), end)
 	}
 	if !op.fromBase(err) {
-		if errors.Is(err, ErrCircuitOpen) {
+		switch {
+		case errors.Is(err, ErrCircuitOpen):
 			return Outcome{Cause: CircuitOpen, Unapplied: true, Code: "circuit open"}
+		case errors.Is(err, ErrNoOwner):
+			return Outcome{Cause: Unavailable, Unapplied: true, Stale: StaleRanges, Code: "no owner"}
 		}
 		return Outcome{Cause: Refused, Unapplied: true, Code: "refused"}
 	}

@@ -25,6 +25,9 @@ type Verdict struct {
 	// brings up to date what the next attempt needs, and is bounded by ctx. An
 	// error ends the operation with the answer in hand.
 	Prepare func(ctx context.Context) error
+	// Stopped, if set, runs instead of the re-send where a check or Prepare says
+	// no: what the next operation will need can be asked for. It must not block.
+	Stopped func()
 }
 
 // Retry returns the one loop that sends again. It sends through next, has d
@@ -92,6 +95,9 @@ func (r *retrier) loop(op *Operation, req *http.Request) (*http.Response, error)
 		again, stop, why := r.prepare(ctx, op, req, out, v)
 		if stop != NotStopped {
 			op.stopped(ctx, stop, out, v, why)
+			if v.Stopped != nil {
+				v.Stopped()
+			}
 			return resp, err
 		}
 		op.spend(v.Budget, v.Wait)

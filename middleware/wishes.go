@@ -83,6 +83,8 @@ type Target struct {
 	// Topology is what the choice was made from.
 	Topology *regions.Topology
 	Range    string // partition range id, "" when unknown
+	// Epoch is that of the ownership map which the choice was made from; 0 = of none.
+	Epoch uint64
 	// Probe is set when this attempt tests a region that was given up on.
 	Probe bool
 	// Override is set when the partition's own health or history chose the region.
