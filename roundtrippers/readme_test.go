@@ -164,4 +164,3 @@ func (f *firstLines) text() string {
 	}
 	return strings.Join(lines, "\n")
 }
-
