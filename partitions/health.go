@@ -218,8 +218,11 @@ func (h *health) report(p Partition, region regions.Name, write bool, a *Admissi
 	if !a.watched {
 		return Unchanged
 	}
-	if a.breaker != nil && (v == regions.Neutral || region.Equal(a.Probe)) {
-		return h.settle(a, v)
+	if a.breaker != nil {
+		if v == regions.Neutral || region.Equal(a.Probe) {
+			return h.settle(a, v)
+		}
+		h.settle(a, regions.Neutral) // it went elsewhere: another operation may probe
 	}
 	state := h.state.Load()
 	if v == regions.Neutral || state&switchBit == 0 || v == regions.Healthy && state&countMask == 0 {

@@ -139,21 +139,23 @@ func followTheRule(t *testing.T, rt *rapid.T) {
 
 // report is what the rule does with a verdict.
 func report(at func(Partition, regions.Name, bool) *modelBreaker, f modelFlight, region regions.Name, v regions.Verdict, limits FailoverOptions, now time.Duration) Transition {
-	if probed := f.admission.Probe; probed != "" && (region == probed || v == regions.Neutral) {
+	if probed := f.admission.Probe; probed != "" {
 		b := at(f.partition, probed, f.write)
-		if !b.probing || b.probe != f.probe {
-			return Unchanged
+		held, used := b.probing && b.probe == f.probe, region == probed
+		if held {
+			b.probing, b.free = false, !used || v == regions.Neutral
 		}
-		b.probing = false
-		switch v {
-		case regions.Healthy:
+		switch {
+		case !used && v != regions.Neutral: // given back, and it counts where it went
+		case !held:
+			return Unchanged
+		case v == regions.Healthy:
 			b.tripped, b.failures, b.recoveries = false, 0, b.recoveries+1
 			return Recovered
-		case regions.Failed:
+		case v == regions.Failed:
 			b.since = now
 			return Rearmed
 		default:
-			b.free = true
 			return Unchanged
 		}
 	}

@@ -294,6 +294,9 @@ func TestOnlyTheProbesOwnVerdictCounts(t *testing.T) { // G29, R113, B56, N099
 			}
 		}
 		require.Equal(t, Unchanged, r.Report(p, west, false, probe, regions.Healthy), "not where it probes")
+		require.Equal(t, Unchanged, r.Report(p, east, false, probe, regions.Healthy), "given back by that")
+		probe = r.Admit(p, false, all...)
+		require.Equal(t, east, probe.Probe, "to the next one, at once")
 		require.Equal(t, Rearmed, r.Report(p, "east us", false, probe, regions.Failed))
 		require.Equal(t, Unchanged, r.Report(p, east, false, probe, regions.Healthy), "it had its say")
 		require.Equal(t, []regions.Name{east}, r.Admit(p, false, all...).Avoid)

@@ -220,7 +220,7 @@ func (r *Registry) Admit(p Partition, write bool, candidates ...regions.Name) Ad
 //   - Failed: as many in a row as [FailoverOptions] says, without ResetWindow passing between two, trip the breaker.
 //   - Healthy starts the count again.
 //   - While tripped only the probe counts: Healthy recovers, Failed waits for the next probe, and Neutral (for whatever region)
-//     lets another operation probe at once. Say Neutral also when the probe was not used.
+//     lets another operation probe at once. So does a report on another region than the probe's, which counts there.
 //   - Neutral says nothing of a region: the caller cancelled.
 func (r *Registry) Report(p Partition, region regions.Name, write bool, a Admission, v regions.Verdict) Transition {
 	return r.health.report(p, region, write, &a, v)

@@ -105,7 +105,8 @@ func (l Breaker) verdict(op *middleware.Operation, out middleware.Outcome) regio
 	case middleware.Unavailable, middleware.Timeout, middleware.Gone, middleware.Unreachable, middleware.Broken:
 		return regions.Failed
 	case middleware.DeadlineExceeded:
-		if op.LastAttempt().Elapsed >= l.MinAttempt {
+		// In an attempt, not in a wait after one.
+		if last := op.LastAttempt(); last.Cause == middleware.DeadlineExceeded && last.Elapsed >= l.MinAttempt {
 			return regions.Failed
 		}
 	case middleware.Success, middleware.Final, middleware.Throttled, middleware.Contended, middleware.SessionLag:

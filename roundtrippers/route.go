@@ -53,15 +53,22 @@ func (l Route) roundTrip(op *middleware.Operation, req *http.Request, next http.
 		return next.RoundTrip(req)
 	}
 	placed := op.Placement()
-	choice, err := l.Regions.Pick(l.want(op, in, placed))
+	alone := l.failsOverAlone(in, placed)
+	want := l.want(op, in, placed, alone)
+	choice, err := l.Regions.Pick(want)
 	if err != nil {
 		return middleware.Refuse(req, err)
 	}
-	return l.send(op, in, placed, choice, readdressed(req, choice.URL), next)
+	op.SetTarget(middleware.Target{
+		Region: choice.Region, Endpoint: choice.URL.Host, Topology: choice.Topology, Range: placed.Partition.Range,
+		Probe:    choice.Probe || placed.Probe != "" && placed.Probe.Equal(choice.Region),
+		Override: l.overrides(want, placed.Avoid, choice.Region),
+	})
+	return l.send(op, in, placed, alone, choice, readdressed(req, choice.URL), next)
 }
 
 // want says what this attempt needs of a region.
-func (l Route) want(op *middleware.Operation, in middleware.Intent, placed middleware.Placement) regions.Want {
+func (l Route) want(op *middleware.Operation, in middleware.Intent, placed middleware.Placement, alone bool) regions.Want {
 	want := regions.Want{From: listOf(in), Write: in.Write, Excluded: op.ExcludedRegions(), Strict: l.StrictExclusion, Avoided: op.Avoided()}
 	if in.Scope == middleware.Discovery {
 		want.Excluded = nil // routing preferences do not blind us to the topology
@@ -72,7 +79,7 @@ func (l Route) want(op *middleware.Operation, in middleware.Intent, placed middl
 	switch {
 	case op.WantsHub():
 		want.From = regions.Hub
-	case l.failsOverAlone(in, placed):
+	case alone:
 		// The service may have moved this partition's writes to any region that
 		// serves reads: where they were confirmed last, or the hub, then the rest.
 		want.From, want.Prefer = regions.ReadRegions, l.writesOf(placed)
@@ -104,6 +111,26 @@ func (l Route) hub() regions.Name {
 	return ""
 }
 
+// overrides reports whether the partition's own history or health, and not the
+// usual order, leads to a region.
+func (l Route) overrides(want regions.Want, avoid []regions.Name, chosen regions.Name) bool {
+	if want.Prefer != "" {
+		return chosen.Equal(want.Prefer) && !chosen.Equal(l.hub())
+	}
+	if len(avoid) == 0 {
+		return false
+	}
+	for _, n := range l.Regions.Names(want.From) {
+		if n.Equal(chosen) {
+			return false
+		}
+		if contains(avoid, n) {
+			return true
+		}
+	}
+	return false
+}
+
 // shunned are regions that other ones come before, failed ones of this operation too.
 func shunned(names []regions.Name) []regions.Avoided {
 	out := make([]regions.Avoided, len(names))
@@ -126,13 +153,7 @@ func listOf(in middleware.Intent) regions.List {
 	}
 }
 
-func (l Route) send(op *middleware.Operation, in middleware.Intent, placed middleware.Placement, choice regions.Choice, req *http.Request, next http.RoundTripper) (*http.Response, error) {
-	alone := l.failsOverAlone(in, placed)
-	op.SetTarget(middleware.Target{
-		Region: choice.Region, Endpoint: choice.URL.Host, Topology: choice.Topology, Range: placed.Partition.Range,
-		Probe:    choice.Probe || placed.Probe != "" && placed.Probe.Equal(choice.Region),
-		Override: len(placed.Avoid) > 0 || alone && !choice.Region.Equal(l.hub()),
-	})
+func (l Route) send(op *middleware.Operation, in middleware.Intent, placed middleware.Placement, alone bool, choice regions.Choice, req *http.Request, next http.RoundTripper) (*http.Response, error) {
 	verdict, reason := regions.Neutral, regions.Unreachable
 	defer func() { // on a panic too: the probe is given back
 		l.tell(req.Context(), op, l.Regions.Report(choice, verdict, reason), reason)
@@ -140,8 +161,8 @@ func (l Route) send(op *middleware.Operation, in middleware.Intent, placed middl
 	resp, err := next.RoundTrip(req)
 	out := op.Judge(l.Dialect, resp, err)
 	verdict, reason = endpointVerdict(out, in, choice.Probe, resp != nil)
-	if placed.Watched && resp != nil && verdict == regions.Failed && !choice.Probe {
-		verdict = regions.Neutral // the partition's own health has the word
+	if (placed.Watched || alone) && resp != nil && verdict == regions.Failed && !choice.Probe {
+		verdict = regions.Neutral // it speaks against the partition, which moves alone
 	}
 	if alone && out.Confirms && l.Partitions.Confirm(placed.Partition, choice.Region, l.hub()) {
 		op.Emit(req.Context(), middleware.Event{Kind: middleware.OverrideRecorded, Attempt: op.Sends(), Target: op.Target()})
