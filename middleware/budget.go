@@ -13,7 +13,7 @@ type Budget struct {
 	// Name is shown in reports: "failover".
 	Name string
 	// Retries is the number of re-sends per operation, the first send not
-	// counted. 0 allows none.
+	// counted. 0 allows none, Unlimited any number.
 	Retries int
 	// Time limits the sum of the waits per operation; 0 = no limit. A wait that
 	// would exceed what is left is refused, not shortened.
@@ -34,10 +34,14 @@ type charge struct {
 }
 
 func (b *Budget) String() string {
-	if b.Time > 0 {
-		return fmt.Sprintf("%s %d/%s", b.Name, b.Retries, b.Time)
+	text := fmt.Sprintf("%s %d", b.Name, b.Retries)
+	if b.Retries == Unlimited {
+		text = b.Name + " unlimited"
 	}
-	return fmt.Sprintf("%s %d", b.Name, b.Retries)
+	if b.Time > 0 {
+		text += "/" + b.Time.String()
+	}
+	return text
 }
 
 // allows reports whether c can take one more re-send after wait.

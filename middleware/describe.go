@@ -15,7 +15,11 @@ import (
 func Describe(rt http.RoundTripper) string {
 	var b strings.Builder
 	sends := describe(&b, rt)
-	fmt.Fprintf(&b, "at most %d sends", 1+sends)
+	if sends >= Unlimited-1 {
+		b.WriteString("no limit of sends but the context's end")
+	} else {
+		fmt.Fprintf(&b, "at most %d sends", 1+sends)
+	}
 	return b.String()
 }
 
@@ -29,20 +33,28 @@ func describe(b *strings.Builder, rt http.RoundTripper) int {
 				continue // a layer that is switched off has returned the next one
 			}
 			spent, label := budgetsOf(s.rt)
-			sum += spent
+			sum = plus(sum, spent)
 			fmt.Fprintf(b, "%s%s%s\n", typeName(s.layer), fieldsOf(s.layer), label)
 		}
-		return sum + describe(b, rt.base)
+		return plus(sum, describe(b, rt.base))
 	case *retrier:
 		spent, label := budgetsOf(rt)
 		fmt.Fprintf(b, "middleware.Retry%s\n", label)
-		return spent + describe(b, rt.next)
+		return plus(spent, describe(b, rt.next))
 	case *recorder:
 		return describe(b, rt.next)
 	default:
 		fmt.Fprintf(b, "%T\n", rt)
 		return 0
 	}
+}
+
+// plus adds what may be Unlimited.
+func plus(a, b int) int {
+	if a > Unlimited-b {
+		return Unlimited
+	}
+	return a + b
 }
 
 // Budgeted is implemented by a RoundTripper that wraps a Retry without being
@@ -59,7 +71,7 @@ func budgetsOf(rt http.RoundTripper) (sum int, label string) {
 	}
 	var parts []string
 	for _, b := range budgeted.Budgets() {
-		sum += b.Retries
+		sum = plus(sum, b.Retries)
 		parts = append(parts, b.String())
 	}
 	return sum, " [" + strings.Join(parts, ", ") + "]"

@@ -73,6 +73,8 @@ type Outcome struct {
 	Cause Cause
 	// Unapplied is set when it is certain that nothing was carried out.
 	Unapplied bool
+	// NoRetry is set when the server asks not to be sent the request again.
+	NoRetry bool
 	// Stale names the map that this result proves outdated.
 	Stale Stale
 	// Answer says how a final answer would read as the echo of a lost write.

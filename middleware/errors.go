@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 )
 
 // Sentinels for errors.Is.
@@ -23,7 +24,36 @@ var (
 	// ErrNotRepeatable says that an operation ended because it may have been
 	// carried out and must not be carried out twice.
 	ErrNotRepeatable = errors.New("reroute: the operation must not be repeated")
+	// ErrNoCredential says that nothing was sent because the credential for it
+	// could not be had.
+	ErrNoCredential = errors.New("reroute: no credential")
 )
+
+// WaitError says that a layer refused to send because what it would have had to
+// wait for comes after the deadline. It matches context.DeadlineExceeded.
+type WaitError struct {
+	For  string        // "the breaker's next probe"
+	Wait time.Duration // how long that takes at least
+}
+
+func (e *WaitError) Error() string {
+	return fmt.Sprintf("reroute: waiting %s for %s would outlive the deadline", round(e.Wait), e.For)
+}
+
+// Is matches context.DeadlineExceeded.
+func (e *WaitError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// Timeout is always true.
+func (e *WaitError) Timeout() bool { return true }
+
+// CheckWait returns a WaitError if a wait of that length, for the thing named,
+// would not end before ctx does. Layers ask before they begin to wait.
+func CheckWait(ctx context.Context, wait time.Duration, thing string) error {
+	if fits(ctx, wait) {
+		return nil
+	}
+	return &WaitError{For: thing, Wait: wait}
+}
 
 // Error is the one error type of an operation that ended without an answer. It
 // is made once, where the operation began. errors.Is finds the transport's error
@@ -60,6 +90,9 @@ func (op *Operation) typed(err error) error {
 		e.Outcome = contextOutcome(op.dialect(), op.intent(), context.DeadlineExceeded)
 	} else {
 		e.Outcome = op.judge(op.dialect(), nil, err)
+		if e.Stop == NotRetried && e.Outcome.Cause == DeadlineExceeded {
+			e.Stop = Deadline // a layer's refusal to wait beyond it
+		}
 	}
 	return e
 }

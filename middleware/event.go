@@ -13,7 +13,9 @@ type EventKind uint8
 const (
 	// AttemptStarted precedes each send.
 	AttemptStarted EventKind = iota
-	// AttemptEnded follows each send, exactly once, with its outcome.
+	// AttemptEnded follows each send, exactly once, with its outcome. A layer that
+	// refuses for the API's sake, such as an open breaker, tells of a pair whose
+	// Elapsed is 0 although nothing was sent.
 	AttemptEnded
 	// RetryScheduled says that the operation will be sent again after Wait.
 	RetryScheduled
@@ -27,7 +29,8 @@ const (
 	EndpointMarked
 	// EndpointRestored says that a marked endpoint serves again.
 	EndpointRestored
-	// BreakerOpened says that a breaker gave up on a partition in a region.
+	// BreakerOpened says that a breaker gave up on a partition in a region, or on
+	// a whole API, for Wait. A failed probe repeats it with a longer Wait.
 	BreakerOpened
 	// BreakerClosed says that it serves again.
 	BreakerClosed
@@ -35,11 +38,17 @@ const (
 	OverrideRecorded
 	// PoolReplaced says that a connection pool that kept failing was replaced.
 	PoolReplaced
+	// RowsPulled says that Rows rows of an answer were read and understood. It comes
+	// from those who read answers, never from a layer.
+	RowsPulled
+	// WritePushed says that a write was acknowledged. It comes from those who write.
+	WritePushed
 )
 
 var eventNames = [...]string{
 	"attempt started", "attempt ended", "retry scheduled", "gave up", "topology refreshed", "ranges refreshed",
 	"endpoint marked", "endpoint restored", "breaker opened", "breaker closed", "override recorded", "pool replaced",
+	"rows pulled", "write pushed",
 }
 
 // String returns the kind in lower case words.
@@ -57,12 +66,15 @@ type Event struct {
 	Operation string // dialect's name: "read item"
 	Attempt   int    // number of the attempt meant, from 1
 	Target
-	Cause   Cause
-	Code    string // dialect's short form: "403/3"
-	Status  int
-	Budget  string
-	Wait    time.Duration
+	Cause  Cause
+	Code   string // dialect's short form: "403/3"
+	Status int
+	Budget string
+	Wait   time.Duration
+	// Elapsed is an attempt's round trip: no wait of any layer is in it.
 	Elapsed time.Duration
+	Bytes   int64 // of the answer's body, as announced; -1 = unknown
+	Rows    int
 	Stop    Stop
 	Err     error
 }
@@ -100,11 +112,24 @@ func (op *Operation) emit(ctx context.Context, build func() Event) {
 	(*observer)(ctx, e)
 }
 
+// EmitRefused tells of an attempt that a layer refuses to send, as a pair of
+// AttemptStarted and AttemptEnded.
+func (op *Operation) EmitRefused(ctx context.Context, out Outcome, err error) {
+	op.emit(ctx, func() Event { return Event{Kind: AttemptStarted, Attempt: op.Sends() + 1, Target: op.Target()} })
+	op.emit(ctx, func() Event {
+		return Event{Kind: AttemptEnded, Attempt: op.Sends() + 1, Target: op.Target(), Cause: out.Cause, Code: out.Code, Err: err}
+	})
+}
+
 // attemptEvent tells the end of an attempt.
-func (op *Operation) attemptEvent(place int) Event {
+func (op *Operation) attemptEvent(place int, resp *http.Response) Event {
 	op.mu.Lock()
 	defer op.mu.Unlock()
 	a := op.attempts[place]
-	return Event{Kind: AttemptEnded, Attempt: a.Number, Target: a.Target, Cause: a.Cause, Code: a.Code,
+	e := Event{Kind: AttemptEnded, Attempt: a.Number, Target: a.Target, Cause: a.Cause, Code: a.Code,
 		Status: a.Status, Elapsed: a.Elapsed, Err: a.Err}
+	if resp != nil {
+		e.Bytes = resp.ContentLength
+	}
+	return e
 }

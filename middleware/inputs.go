@@ -13,6 +13,8 @@ type inputs struct {
 	excluded     []regions.Name
 	level        idempotency.Level
 	partitionKey string
+	priority     Priority
+	patience     *Patience // nil = by priority
 }
 
 type inputsKey struct{}
@@ -57,7 +59,7 @@ func WithPartitionKey(ctx context.Context, key string) context.Context {
 
 // Detach returns a context for requests that a layer makes on its own account,
 // such as fetching a token: they start an operation of their own, with budgets
-// of their own, and inherit none of the caller's wishes. Cancellation, deadline
+// of their own, and inherit none of the caller's wishes, its Priority included. Cancellation, deadline
 // and all other values stay.
 func Detach(ctx context.Context) context.Context { return detached{ctx} }
 

@@ -43,11 +43,21 @@ func (op *Operation) judge(d Dialect, resp *http.Response, err error) Outcome {
 		return contextOutcome(d, op.intent(), end)
 	}
 	if !op.fromBase(err) {
+		var wait *WaitError
 		switch {
+		case errors.As(err, &wait):
+			out := contextOutcome(d, op.intent(), context.DeadlineExceeded)
+			out.Unapplied = true
+			return out
 		case errors.Is(err, ErrCircuitOpen):
 			return Outcome{Cause: CircuitOpen, Unapplied: true, Code: "circuit open"}
+		case errors.Is(err, ErrNoCredential):
+			return Outcome{Cause: Refused, Unapplied: true, Code: "no credential"}
 		case errors.Is(err, ErrNoOwner):
 			return Outcome{Cause: Unavailable, Unapplied: true, Stale: StaleRanges, Code: "no owner"}
+		case errors.Is(err, ErrAttemptTimeout):
+			op.inDoubt = op.inDoubt || len(op.attempts) > 0
+			return Outcome{Cause: Timeout, Code: "timeout"}
 		}
 		return Outcome{Cause: Refused, Unapplied: true, Code: "refused"}
 	}

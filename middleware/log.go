@@ -58,6 +58,7 @@ func attrsOf(e Event) []slog.Attr {
 	add(e.Budget != "", slog.String("budget", e.Budget))
 	add(e.Wait != 0, slog.Duration("wait", round(e.Wait)))
 	add(e.Elapsed != 0, slog.Duration("elapsed", round(e.Elapsed)))
+	add(e.Rows != 0, slog.Int("rows", e.Rows))
 	add(e.Stop != NotStopped, slog.String("stop", e.Stop.String()))
 	add(e.Err != nil, slog.Any("err", withoutQuery(e.Err)))
 	return attrs

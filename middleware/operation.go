@@ -23,12 +23,13 @@ type Operation struct {
 	replay  *replay // nil without a body
 
 	// What is asked at every step, and so without the lock.
-	observer     atomic.Pointer[Observer]
-	led          atomic.Bool // some RoundTripper will end the operation
-	done         atomic.Bool
-	stacked      atomic.Bool // attempts are recorded above the base of a Stack only
-	sendOnce     atomic.Bool // hide GetBody from net/http
-	asked, wrote atomic.Bool // written by net/http where the attempt is traced
+	observer atomic.Pointer[Observer]
+	led      atomic.Bool // some RoundTripper will end the operation
+	done     atomic.Bool
+	stacked  atomic.Bool  // attempts are recorded above the base of a Stack only
+	sendOnce atomic.Bool  // hide GetBody from net/http
+	asked    atomic.Bool  // written by net/http where the attempt is traced,
+	wrote    atomic.Int32 // as is this: how often
 
 	mu       sync.Mutex
 	ctx      context.Context // governs the operation: the caller's, or a Deadline layer's
@@ -44,6 +45,7 @@ type Operation struct {
 	took     time.Duration // in all, once done
 	judged   judgement
 	last     lastAnswer
+	notes    *notes
 	stop     Stop
 	wait     time.Duration // before the next attempt, for its record
 

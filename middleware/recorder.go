@@ -1,7 +1,9 @@
 package middleware
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"reflect"
 	"time"
@@ -29,10 +31,13 @@ func (r *recorder) RoundTrip(req *http.Request) (resp *http.Response, err error)
 	err = errPanicked // unless RoundTrip returns: a panic must not leave the attempt open (X16)
 	defer func() {
 		if op.endAttempt(r, place, resp, err) {
-			op.emit(ctx, func() Event { return op.attemptEvent(place) })
+			op.emit(ctx, func() Event { return op.attemptEvent(place, resp) })
 		}
 	}()
 	resp, err = exactlyOne(r.next.RoundTrip(op.onTheWire(req)))
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrAttemptTimeout) && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err) // the transport may say no more than "context canceled"
+	}
 	return resp, err
 }
 
@@ -86,7 +91,7 @@ func (op *Operation) onTheWire(req *http.Request) *http.Request {
 // it over.
 func (op *Operation) startAttempt(r *recorder) (place int, fresh bool) {
 	op.asked.Store(false)
-	op.wrote.Store(false)
+	op.wrote.Store(0)
 	op.mu.Lock()
 	defer op.mu.Unlock()
 	op.stop = NotStopped
@@ -119,6 +124,7 @@ func (op *Operation) endAttempt(r *recorder, place int, resp *http.Response, err
 	a.Elapsed = time.Since(a.Started)
 	a.Target = op.target
 	a.Err = err
+	a.Written = int(op.wrote.Load())
 	d, out := op.dialect(), Outcome{}
 	switch {
 	case d != nil:

@@ -77,6 +77,9 @@ type Attempt struct {
 	Wait time.Duration
 	// Err is the transport's error.
 	Err error
+	// Written is how often net/http wrote the request's headers, where the attempt
+	// was traced; more than once means that it sent again by itself.
+	Written int
 
 	by *recorder // while it is under way
 }
@@ -87,6 +90,10 @@ type Report struct {
 	Level     idempotency.Level
 	Attempts  []Attempt
 	Sends     int
+	// TransportReplays counts what net/http sent again below, by itself, because a
+	// kept-alive connection had died: it does so for reads and for whatever carries
+	// an Idempotency-Key. Only traced attempts know: see Operation.Trace.
+	TransportReplays int
 	// Charges lists what each budget paid.
 	Charges []Charge
 	Stop    Stop
@@ -117,6 +124,9 @@ func (op *Operation) Report() Report {
 		InDoubt:   op.inDoubt,
 		Echo:      op.echo(),
 		Elapsed:   elapsed,
+	}
+	for _, a := range op.attempts {
+		r.TransportReplays += max(0, a.Written-1)
 	}
 	for _, c := range op.charges {
 		r.Charges = append(r.Charges, Charge{Budget: c.budget.Name, Retries: c.retries, Waited: c.waited})
@@ -158,6 +168,9 @@ func (r Report) String() string {
 	fmt.Fprintf(&b, "%s: %d sends in %s, %s", name, r.Sends, round(r.Elapsed), r.Stop)
 	for _, c := range r.Charges {
 		fmt.Fprintf(&b, ", %s x%d", c.Budget, c.Retries)
+	}
+	if r.TransportReplays > 0 {
+		fmt.Fprintf(&b, ", %d more by net/http", r.TransportReplays)
 	}
 	if r.Echo != idempotency.NoEcho {
 		fmt.Fprintf(&b, ", echo of its own write: %s", r.Echo)

@@ -21,6 +21,17 @@ type Verdict struct {
 	Budget *Budget
 	// Wait comes before the re-send; a negative one counts as 0.
 	Wait time.Duration
+	// Postpone is for operations that would rather wait than fail while the shared
+	// limit of re-sends (Operation.LimitRetries) is used up: they ask again this
+	// much later. 0 = such an operation ends with the answer in hand.
+	Postpone time.Duration
+	// Replay is set where the re-send is no retry but the second half of one
+	// attempt, such as the same request with a fresh token: it is not told as a
+	// RetryScheduled.
+	Replay bool
+	// Err, with a nil Budget, is put before the transport's error. It never
+	// replaces an answer.
+	Err error
 	// Prepare, if set, runs once the checks have passed, before the wait: it
 	// brings up to date what the next attempt needs, and is bounded by ctx. An
 	// error ends the operation with the answer in hand.
@@ -34,8 +45,8 @@ type Verdict struct {
 // judge the result and, where the outcome is transient, asks p. Before any
 // re-send it checks, in this order: the operation may be repeated, or nothing
 // was carried out; the verdict's budget has a count and time left; the wait ends
-// before the deadline; the body can be replayed. What fails a check is returned
-// as it is, at once: an answer is never turned into an error.
+// before the deadline; the body can be replayed; a shared limiter, if there is
+// one, has a re-send left. What fails a check is returned as it is, at once: an answer is never turned into an error.
 //
 // The budgets are all those that p may name, for Describe. Each is counted per
 // operation, so sends <= 1 + the sum of all budgets of a stack, whatever the
@@ -60,11 +71,24 @@ func Retry(next http.RoundTripper, d Dialect, p Policy, budgets ...*Budget) (htt
 	return &retrier{next: recorded(next), dialect: d, policy: p, budgets: budgets}, nil
 }
 
+// RetryAny is Retry with a policy that is asked about every result, answers that
+// no other layer would repeat included. Only what no repeat is about stays from
+// it: the caller's end and what a layer refused to send.
+func RetryAny(next http.RoundTripper, d Dialect, p Policy, budgets ...*Budget) (http.RoundTripper, error) {
+	rt, err := Retry(next, d, p, budgets...)
+	if err != nil {
+		return nil, err
+	}
+	rt.(*retrier).any = true
+	return rt, nil
+}
+
 type retrier struct {
 	next    recording
 	dialect Dialect
 	policy  Policy
 	budgets []*Budget
+	any     bool // the policy is asked about final outcomes too
 }
 
 func (r *retrier) CloseIdleConnections() { closeIdle(r.next) }
@@ -84,11 +108,14 @@ func (r *retrier) loop(op *Operation, req *http.Request) (*http.Response, error)
 	for {
 		resp, err := r.next.RoundTrip(attempt)
 		out := op.Judge(r.dialect, resp, err)
-		if !out.Cause.Transient() || op.Intent().Scope == Foreign {
+		if !r.asks(out) || op.Intent().Scope == Foreign {
 			return resp, err
 		}
 		v := r.policy(ctx, op, out)
 		if v.Budget == nil {
+			if v.Err != nil && resp == nil {
+				err = fmt.Errorf("%w: %w", v.Err, err)
+			}
 			return resp, err
 		}
 		v.Wait = max(v.Wait, 0)
@@ -101,19 +128,61 @@ func (r *retrier) loop(op *Operation, req *http.Request) (*http.Response, error)
 			return resp, err
 		}
 		op.spend(v.Budget, v.Wait)
-		op.emit(ctx, func() Event {
-			return Event{Kind: RetryScheduled, Attempt: op.Sends(), Target: op.Target(), Cause: out.Cause, Code: out.Code,
-				Budget: v.Budget.Name, Wait: v.Wait}
-		})
+		if !v.Replay {
+			op.scheduled(ctx, out, v.Budget.Name, v.Wait)
+		}
 		if resp != nil {
 			discard(resp)
 		}
-		if !sleep(ctx, v.Wait) {
-			op.stopped(ctx, op.stopOf(), out, v, nil)
-			return Refuse(again, context.Cause(ctx))
+		if stop, err := r.wait(ctx, op, out, v); stop != NotStopped {
+			op.stopped(ctx, stop, out, v, nil)
+			return Refuse(again, err)
 		}
 		attempt = again
 	}
+}
+
+// asks reports whether an outcome is the policy's business.
+func (r *retrier) asks(out Outcome) bool {
+	if !r.any {
+		return out.Cause.Transient() && !out.NoRetry
+	}
+	switch out.Cause {
+	case Canceled, DeadlineExceeded, Refused:
+		return false
+	}
+	return true
+}
+
+// wait sleeps, and again for as long as the limiter of re-sends refuses, where
+// the verdict allows for that.
+func (r *retrier) wait(ctx context.Context, op *Operation, out Outcome, v Verdict) (Stop, error) {
+	if !sleep(ctx, v.Wait) {
+		return op.stopOf(), context.Cause(ctx)
+	}
+	if v.Postpone <= 0 {
+		return NotStopped, nil // the limiter was asked before the wait
+	}
+	for limiter := op.retryLimiter(); limiter != nil && !limiter.AllowRetry(); {
+		if !op.prolong(v.Budget, v.Postpone) {
+			return BudgetSpent, ErrBudgetSpent
+		}
+		if err := CheckWait(ctx, v.Postpone, "the shared retry budget"); err != nil {
+			return Deadline, err
+		}
+		op.scheduled(ctx, out, v.Budget.Name, v.Postpone)
+		if !sleep(ctx, v.Postpone) {
+			return op.stopOf(), context.Cause(ctx)
+		}
+	}
+	return NotStopped, nil
+}
+
+func (op *Operation) scheduled(ctx context.Context, out Outcome, budget string, wait time.Duration) {
+	op.emit(ctx, func() Event {
+		return Event{Kind: RetryScheduled, Attempt: op.Sends(), Target: op.Target(), Cause: out.Cause, Code: out.Code,
+			Budget: budget, Wait: wait}
+	})
 }
 
 // prepare makes the four checks, in their order, and what the next attempt needs.
@@ -142,11 +211,31 @@ func (r *retrier) prepare(ctx context.Context, op *Operation, req *http.Request,
 			return nil, Deadline, nil
 		}
 	}
+	if limiter := op.retryLimiter(); limiter != nil && v.Postpone <= 0 && !limiter.AllowRetry() {
+		return nil, BudgetSpent, nil
+	}
 	again, err := replayed(req)
 	if err != nil {
 		return nil, NotReplayable, err
 	}
 	return again, NotStopped, nil
+}
+
+// prolong charges a further wait to b, if that has the time left.
+func (op *Operation) prolong(b *Budget, wait time.Duration) bool {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	for i := range op.charges {
+		if c := &op.charges[i]; c.budget == b {
+			if b.Time > 0 && wait > b.Time-c.waited {
+				return false
+			}
+			c.waited += wait
+			op.wait += wait
+			return true
+		}
+	}
+	return true
 }
 
 // stopOf tells the end of the operation from that of the loop's own context,

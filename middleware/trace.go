@@ -6,7 +6,8 @@ import (
 )
 
 // Trace has net/http tell the operation whether an attempt's headers were
-// written, so that "not sent" is known and not guessed. The returned request
+// written, so that "not sent" is known and not guessed, and how often: net/http
+// sends some requests again by itself, see Report.TransportReplays. The returned request
 // must be the one that is sent. It costs six allocations, so it is meant for
 // operations whose repeat would do harm (DESIGN rule 5). A base transport that
 // does not trace leaves it at the guess.
@@ -15,11 +16,11 @@ func (op *Operation) Trace(req *http.Request) *http.Request {
 		GetConn: func(string) { op.asked.Store(true) },
 		// Fires when the headers enter the write buffer, before they are flushed:
 		// true means "may have been sent", false "certainly not".
-		WroteHeaders: func() { op.wrote.Store(true) },
+		WroteHeaders: func() { op.wrote.Add(1) },
 	}
 	return req.WithContext(httptrace.WithClientTrace(req.Context(), trace))
 }
 
 // neverWritten reports whether the trace saw the last attempt fail before its
 // headers were written.
-func (op *Operation) neverWritten() bool { return op.asked.Load() && !op.wrote.Load() }
+func (op *Operation) neverWritten() bool { return op.asked.Load() && op.wrote.Load() == 0 }

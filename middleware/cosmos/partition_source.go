@@ -100,9 +100,10 @@ func (s *partitionSource) pick(pin regions.Name, asked []regions.Avoided) (regio
 }
 
 // verdictOn judges the endpoint: only one that could not be reached is marked here, as answers are the operation's to judge.
+// An answer that another region may better clears no mark.
 func verdictOn(ctx context.Context, e *FetchError) regions.Verdict {
 	switch {
-	case e.Status != 0:
+	case e.Status != 0 && kindOf(e) != partitions.Transient:
 		return regions.Healthy
 	case ctx.Err() == nil && e.unreachable():
 		return regions.Failed

@@ -1,0 +1,114 @@
+package middleware
+
+// notes is what layers keep on an operation. Most operations have none.
+type notes struct {
+	values   []noted
+	gates    []Gate
+	limiter  RetryLimiter
+	patience *Patience
+}
+
+type noted struct{ key, value any }
+
+// note returns the notes. Called with mu held.
+func (op *Operation) note() *notes {
+	if op.notes == nil {
+		op.notes = new(notes)
+	}
+	return op.notes
+}
+
+// SetValue keeps value under key for the rest of the operation, all attempts of
+// it. Like a context's, a key is of the layer's own type or its own pointer. A nil
+// value takes the key out.
+func (op *Operation) SetValue(key, value any) {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	n := op.note()
+	for i := range n.values {
+		if n.values[i].key == key {
+			n.values[i].value = value
+			return
+		}
+	}
+	n.values = append(n.values, noted{key, value})
+}
+
+// Value returns what SetValue keeps under key, nil if nothing.
+func (op *Operation) Value(key any) any {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	if op.notes == nil {
+		return nil
+	}
+	for _, n := range op.notes.values {
+		if n.key == key {
+			return n.value
+		}
+	}
+	return nil
+}
+
+// Gate lets attempts through, and may close while one that has passed still
+// waits for something further down.
+type Gate interface {
+	// Admits returns nil while the attempt of op may go on. It must not block.
+	Admits(op *Operation) error
+}
+
+// Passed says that the operation's attempt was let through by g.
+func (op *Operation) Passed(g Gate) {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	n := op.note()
+	for _, known := range n.gates {
+		if known == g {
+			return
+		}
+	}
+	n.gates = append(n.gates, g)
+}
+
+// Recheck asks the gates above once more. A layer that has made an attempt wait
+// calls it before it sends, and refuses with its error.
+func (op *Operation) Recheck() error {
+	op.mu.Lock()
+	var gates []Gate
+	if op.notes != nil {
+		gates = op.notes.gates
+	}
+	op.mu.Unlock()
+	for _, g := range gates { // grows only before the attempt comes here
+		if err := g.Admits(op); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RetryLimiter has a say in every re-send of many operations, on top of each
+// one's own budgets.
+type RetryLimiter interface {
+	// AllowRetry takes one re-send out of what is left, or refuses. It must not
+	// block.
+	AllowRetry() bool
+}
+
+// LimitRetries has the loop ask l before it sends the operation again, whatever
+// layer wants that. The outermost limiter counts.
+func (op *Operation) LimitRetries(l RetryLimiter) {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	if n := op.note(); n.limiter == nil {
+		n.limiter = l
+	}
+}
+
+func (op *Operation) retryLimiter() RetryLimiter {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	if op.notes == nil {
+		return nil
+	}
+	return op.notes.limiter
+}
