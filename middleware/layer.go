@@ -111,7 +111,8 @@ func (s *stack) recordsAtBase() bool { return s.based }
 // Operate returns the RoundTripper of a layer that is no retry loop: it joins the
 // operation in the request's context, or starts one and ends it, and has f do
 // the layer's work. f sends through next, at most once, or refuses: an error of
-// its own is final, save ErrCircuitOpen and ErrNoOwner. A nil d leaves the request unjudged.
+// its own is final, save ErrCircuitOpen, ErrNoOwner and ErrAttemptTimeout. A nil
+// d leaves the request unjudged.
 func Operate(next http.RoundTripper, d Dialect, f func(op *Operation, req *http.Request, next http.RoundTripper) (*http.Response, error)) http.RoundTripper {
 	return &operated{next: recorded(next), dialect: d, f: f}
 }

@@ -57,11 +57,14 @@ func (l AttemptTimeout) Wrap(next http.RoundTripper) (http.RoundTripper, error) 
 		over := &AttemptTimeoutError{After: l.After}
 		timer := time.AfterFunc(l.After, func() { cancel(over) })
 		resp, err := next.RoundTrip(req.WithContext(ctx))
-		timer.Stop()
-		if err != nil {
-			if context.Cause(ctx) == error(over) {
-				err = &AttemptTimeoutError{After: l.After, Err: err}
-			}
+		late := !timer.Stop()
+		switch {
+		case late && err == nil: // the body could not be read any more
+			_ = resp.Body.Close()
+			return nil, over
+		case late && req.Context().Err() == nil:
+			return nil, &AttemptTimeoutError{After: l.After, Err: err}
+		case err != nil:
 			cancel(nil)
 			return nil, err
 		}
@@ -84,6 +87,9 @@ func (e *AttemptTimeoutError) Unwrap() error { return e.Err }
 
 // Timeout is always true.
 func (e *AttemptTimeoutError) Timeout() bool { return true }
+
+// Is makes the error match middleware.ErrAttemptTimeout.
+func (e *AttemptTimeoutError) Is(target error) bool { return target == middleware.ErrAttemptTimeout }
 
 // release calls cancel once the answer's body is done with, not earlier: a
 // context that ends with RoundTrip would cut the body off. The body of an

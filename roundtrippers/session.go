@@ -36,6 +36,7 @@ func (l Session) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 		return nil, fmt.Errorf("MaxRegions is %d, want >= 0", l.MaxRegions)
 	}
 	budget := &middleware.Budget{Name: "session", Retries: max(retries, maxRegions)}
+	spent := &middleware.Budget{Name: "session"}
 	return middleware.Retry(next, l.Dialect, func(_ context.Context, op *middleware.Operation, out middleware.Outcome) middleware.Verdict {
 		if out.Cause != middleware.SessionLag {
 			return middleware.Verdict{}
@@ -49,7 +50,7 @@ func (l Session) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 			op.PreferHub(true)
 		}
 		if op.Spent(budget).Retries >= limit {
-			return middleware.Verdict{}
+			return middleware.Verdict{Budget: spent}
 		}
 		return middleware.Verdict{Budget: budget}
 	}, budget)
