@@ -83,15 +83,30 @@ func (c *container) resolve(ctx context.Context) (*routing, error) {
 	if f := c.failure.Load(); f != nil && time.Now().Before(f.until) {
 		return nil, f.err
 	}
-	v, err := c.held.Refresh(ctx, nil)
+	asked := time.Now()
+	limited, cancel := withHalf(ctx)
+	defer cancel()
+	v, err := c.held.Refresh(limited, nil)
 	if v != nil {
 		return v, nil
 	}
+	if limited.Err() != nil && ctx.Err() == nil {
+		err = snapshot.ErrMaxWait
+	}
 	if errors.Is(err, snapshot.ErrMaxWait) {
-		// One was kept long enough. While the read hangs, the next go on without it.
-		c.failure.Store(&failure{err: err, until: time.Now().Add(c.cfg.RefreshWait)})
+		// One was kept long enough. While the read hangs, the next go on without it for as long.
+		c.failure.Store(&failure{err: err, until: time.Now().Add(time.Since(asked))})
 	}
 	return nil, err
+}
+
+// withHalf leaves half of what time there is for the operation itself, which can do without its partition.
+func withHalf(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)/2)
 }
 
 // refresh is renew within RefreshWait.

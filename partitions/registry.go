@@ -23,7 +23,7 @@ type Config struct {
 	MaxContainers int
 
 	FetchTimeout time.Duration // of reading a container and its ranges, all repetitions included: 90 s
-	RefreshWait  time.Duration // an operation waits so long for a read and goes on without it: 15 s
+	RefreshWait  time.Duration // an operation waits so long for a read, and goes on without it: 15 s
 
 	// RefreshInterval is the shortest time from one successful read of a container to the next: 100 ms. A refresh that
 	// comes earlier waits for it, so it is late but never missed.
@@ -119,7 +119,7 @@ type Resolved struct {
 }
 
 // Resolve finds the partition of a partition key, as in [Definition.Span]. The first operations on a container wait for
-// its ranges, for Config.RefreshWait at most, and share one read; afterwards nothing waits, also while ranges are read anew.
+// its ranges, for Config.RefreshWait and half of what time ctx has left at most, and share one read; afterwards nothing waits, also while ranges are read anew.
 //
 // Errors: a [*KeyError] or [*DefinitionError] of the key; what the Source said, where Absent and Forbidden come from
 // memory for Config.NegativeTTL; a [*MapError] if the ranges are not complete; the context's; snapshot.ErrMaxWait, ErrTimeout and

@@ -143,15 +143,22 @@ func TestACallerThatLeavesEndsNobodysRead(t *testing.T) { // B74
 		s := newService("0:-FF")
 		s.takes = 50 * time.Millisecond
 		r := newRegistry(t, s)
-		first, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		hasty, cancel := context.WithTimeout(t.Context(), 2*time.Millisecond)
 		defer cancel()
+		gone, leave := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			start := time.Now()
-			_, err := r.Resolve(first, coll, `["a"]`)
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			require.Equal(t, time.Millisecond, time.Since(start))
+			_, err := r.Resolve(hasty, coll, `["a"]`)
+			require.ErrorIs(t, err, snapshot.ErrMaxWait)
+			require.Equal(t, time.Millisecond, time.Since(start), "half of its time is left for the operation")
 		})
+		wg.Go(func() {
+			_, err := r.Resolve(gone, coll, `["a"]`)
+			require.ErrorIs(t, err, context.Canceled)
+		})
+		synctest.Wait()
+		leave()
 		synctest.Wait()
 		for range 4 {
 			wg.Go(func() { resolve(t, r) })
