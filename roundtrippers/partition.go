@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/reroute-go/reroute/middleware"
 	"github.com/reroute-go/reroute/partitions"
@@ -17,19 +18,26 @@ import (
 //
 // When an answer proves the container's ranges stale (Cosmos DB 410/1002, 1007
 // and 1008), or the container itself (410/1000), it has them read again and
-// sends again at once, after resolving anew (DESIGN rule 11). An answer from
-// another range than the one found has them read again in the background.
+// sends again after resolving anew (DESIGN rule 11): at once the first time.
+// While a split or a move is under way that does not help yet, so ranges are
+// given time, as in the other SDKs' loops of 30 s; a container is not. An answer
+// from another range than the one found has them read again in the background.
 type Partition struct {
 	Dialect    middleware.Dialect   // required
 	Partitions *partitions.Registry // required
-	// Retries per operation after a refresh; 0 = 1. What fails then is left to
+	// Retries per operation after a refresh; 0 = 9. What fails then is left to
 	// Failover.
 	Retries int
+	// MaxWait limits the sum of the waits before them; 0 = 30 s.
+	MaxWait time.Duration
+	// Backoff is the wait from the second on; zero = 100 ms doubling, at most
+	// 5 s, +-25 %.
+	Backoff middleware.Backoff
 }
 
-// Wrap reports missing fields and negative Retries.
+// Wrap reports missing and negative fields.
 func (l Partition) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
-	budget, err := budgetOf("ranges", orDefault(l.Retries, 1), 0)
+	budget, err := budgetOf("ranges", orDefault(l.Retries, 9), orDefault(l.MaxWait, 30*time.Second))
 	switch {
 	case err != nil:
 		return nil, err
@@ -38,18 +46,31 @@ func (l Partition) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	case l.Partitions == nil:
 		return nil, errNoPartitions
 	}
+	l.Backoff = orDefault(l.Backoff, middleware.Backoff{Base: 100 * time.Millisecond, Cap: 5 * time.Second, Jitter: 0.25})
+	if err := l.Backoff.Validate(); err != nil {
+		return nil, err
+	}
 	placed := middleware.Operate(next, l.Dialect, l.place)
 	return middleware.Retry(placed, l.Dialect, func(_ context.Context, op *middleware.Operation, out middleware.Outcome) middleware.Verdict {
-		if out.Cause != middleware.Split && out.Cause != middleware.Gone {
+		spent := op.Spent(budget).Retries
+		v := middleware.Verdict{Budget: budget, Prepare: l.refresh(op, out.Stale)}
+		switch {
+		case v.Prepare == nil || !resolves(op.Intent()):
+			return middleware.Verdict{}
+		case out.Cause == middleware.Split && spent > 0:
+			v.Wait = l.Backoff.After(spent - 1)
+		case out.Cause == middleware.Split, out.Cause == middleware.Gone && spent == 0:
+		default:
 			return middleware.Verdict{}
 		}
-		refresh := l.refresh(op, out.Stale)
-		if refresh == nil || op.Intent().RangeID != "" {
-			return middleware.Verdict{} // a request that names a range that is gone will not be served again
-		}
-		return middleware.Verdict{Budget: budget, Prepare: refresh}
+		return v
 	}, budget)
 }
+
+// resolves reports whether another look at the ranges can find another
+// partition: one that the request names itself is gone for good, and a request
+// to all partitions has none.
+func resolves(in middleware.Intent) bool { return in.RangeID == "" && in.PartitionKey != "" }
 
 var errNoPartitions = errors.New("Partitions is nil: which registry knows the partitions?")
 
@@ -98,8 +119,19 @@ func (l Partition) refresh(op *middleware.Operation, stale middleware.Stale) fun
 	}
 	return func(ctx context.Context) error {
 		seen := op.Placement().Resolved
-		err := read(ctx, seen)
+		limited, cancel := withHalf(ctx)
+		defer cancel()
+		err := read(limited, seen)
 		op.Emit(ctx, middleware.Event{Kind: middleware.RangesRefreshed, Attempt: op.Sends(), Target: op.Target(), Err: err})
 		return nil
 	}
+}
+
+// withHalf leaves half of what time there is for what comes after.
+func withHalf(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)/2)
 }
