@@ -49,6 +49,9 @@ func WithIdempotency(ctx context.Context, level idempotency.Level) context.Conte
 	return in.in(ctx)
 }
 
+// StatedLevel returns what the caller stated WithIdempotency, Unknown if nothing.
+func (op *Operation) StatedLevel() idempotency.Level { return op.inputs.level }
+
 // WithPartitionKey states the partition key of the operations of ctx, in the
 // form of the dialect's header, for requests that do not carry it.
 func WithPartitionKey(ctx context.Context, key string) context.Context {

@@ -6,6 +6,10 @@ type notes struct {
 	gates    []Gate
 	limiter  RetryLimiter
 	patience *Patience
+	replays  int
+
+	firstValues [4]noted // back the slices, as a whole API stack needs them
+	firstGate   [1]Gate
 }
 
 type noted struct{ key, value any }
@@ -13,7 +17,9 @@ type noted struct{ key, value any }
 // note returns the notes. Called with mu held.
 func (op *Operation) note() *notes {
 	if op.notes == nil {
-		op.notes = new(notes)
+		n := new(notes)
+		n.values, n.gates = n.firstValues[:0], n.firstGate[:0]
+		op.notes = n
 	}
 	return op.notes
 }
@@ -95,13 +101,17 @@ type RetryLimiter interface {
 }
 
 // LimitRetries has the loop ask l before it sends the operation again, whatever
-// layer wants that. The outermost limiter counts.
-func (op *Operation) LimitRetries(l RetryLimiter) {
+// layer wants that. The outermost limiter counts; the result says whether that
+// is l.
+func (op *Operation) LimitRetries(l RetryLimiter) bool {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	if n := op.note(); n.limiter == nil {
-		n.limiter = l
+	n := op.note()
+	if n.limiter != nil {
+		return false
 	}
+	n.limiter = l
+	return true
 }
 
 func (op *Operation) retryLimiter() RetryLimiter {

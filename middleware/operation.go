@@ -251,19 +251,22 @@ func (op *Operation) charge(b *Budget) charge {
 	return charge{budget: b}
 }
 
-// spend charges one re-send after wait to b.
-func (op *Operation) spend(b *Budget, wait time.Duration) {
+// spend charges one re-send.
+func (op *Operation) spend(v Verdict) {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	op.wait, op.stop = wait, NotStopped
+	op.wait, op.stop = v.Wait, NotStopped
+	if v.Replay {
+		op.note().replays++
+	}
 	for i := range op.charges {
-		if op.charges[i].budget == b {
+		if op.charges[i].budget == v.Budget {
 			op.charges[i].retries++
-			op.charges[i].waited += wait
+			op.charges[i].waited += v.Wait
 			return
 		}
 	}
-	op.charges = append(op.charges, charge{budget: b, retries: 1, waited: wait})
+	op.charges = append(op.charges, charge{budget: v.Budget, retries: 1, waited: v.Wait})
 }
 
 // mayRepeat is the first of the loop's four checks.

@@ -127,7 +127,7 @@ func (r *retrier) loop(op *Operation, req *http.Request) (*http.Response, error)
 			}
 			return resp, err
 		}
-		op.spend(v.Budget, v.Wait)
+		op.spend(v)
 		if !v.Replay {
 			op.scheduled(ctx, out, v.Budget.Name, v.Wait)
 		}
