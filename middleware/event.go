@@ -121,11 +121,8 @@ func (op *Operation) EmitRefused(ctx context.Context, out Outcome, err error) {
 	})
 }
 
-// attemptEvent tells the end of an attempt.
-func (op *Operation) attemptEvent(place int, resp *http.Response) Event {
-	op.mu.Lock()
-	defer op.mu.Unlock()
-	a := op.attempts[place]
+// event tells the end of an attempt.
+func (a Attempt) event(resp *http.Response) Event {
 	e := Event{Kind: AttemptEnded, Attempt: a.Number, Target: a.Target, Cause: a.Cause, Code: a.Code,
 		Status: a.Status, Elapsed: a.Elapsed, Err: a.Err}
 	if resp != nil {

@@ -95,10 +95,10 @@ type stage struct {
 
 func (s *stack) RoundTrip(req *http.Request) (*http.Response, error) {
 	return operate(req, nil, func(op *Operation, req *http.Request) (*http.Response, error) {
-		if s.based {
-			// What layers build on their way down is no base from here on, and a
-			// signing error there is no attempt.
-			op.stacked.Store(true)
+		// What layers build on their way down is no base from here on, and a signing
+		// error there is no attempt.
+		if s.based && op.stacked.Swap(true) {
+			op.passing()
 		}
 		return s.next.RoundTrip(req)
 	})

@@ -30,8 +30,8 @@ func (r *recorder) RoundTrip(req *http.Request) (resp *http.Response, err error)
 	}
 	err = errPanicked // unless RoundTrip returns: a panic must not leave the attempt open (X16)
 	defer func() {
-		if op.endAttempt(r, place, resp, err) {
-			op.emit(ctx, func() Event { return op.attemptEvent(place, resp) })
+		if ended, mine := op.endAttempt(r, place, resp, err); mine {
+			op.emit(ctx, func() Event { return ended.event(resp) })
 		}
 	}()
 	resp, err = exactlyOne(r.next.RoundTrip(op.onTheWire(req)))
@@ -86,6 +86,19 @@ func (op *Operation) onTheWire(req *http.Request) *http.Request {
 	return &copied
 }
 
+// passing says that another stack has been entered: an attempt that is open is a
+// send only if that one's recorder takes it over.
+func (op *Operation) passing() {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	for place := len(op.attempts) - 1; place >= 0; place-- {
+		if a := &op.attempts[place]; a.by != nil && !a.passed {
+			a.passed = true
+			return
+		}
+	}
+}
+
 // startAttempt opens a record and returns its place in the log. If another
 // recorder has one open, that was no send but the way to this one, and r takes
 // it over.
@@ -109,16 +122,21 @@ func (op *Operation) startAttempt(r *recorder) (place int, fresh bool) {
 	return a.Number - 1, true
 }
 
-// endAttempt closes r's record and reports whether it was still r's.
-func (op *Operation) endAttempt(r *recorder, place int, resp *http.Response, err error) bool {
+// endAttempt closes r's record and reports whether it was still r's. It takes it
+// out of the log where a stack below has declined to send.
+func (op *Operation) endAttempt(r *recorder, place int, resp *http.Response, err error) (ended Attempt, mine bool) {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	a := &op.attempts[place]
-	if a.by != r {
-		if last := &op.attempts[len(op.attempts)-1]; err != nil && last.Err != nil {
-			last.Err = err // what a foreign RoundTripper made of the inner error comes from below all the same
+	if place >= len(op.attempts) || op.attempts[place].by != r {
+		if n := len(op.attempts); n > 0 && err != nil && op.attempts[n-1].Err != nil {
+			op.attempts[n-1].Err = err // what a foreign RoundTripper made of the inner error comes from below all the same
 		}
-		return false
+		return Attempt{}, false
+	}
+	a := &op.attempts[place]
+	if a.passed && place == len(op.attempts)-1 {
+		op.attempts = op.attempts[:place]
+		return Attempt{Number: a.Number, Target: op.target, Cause: Refused, Code: "refused", NotSent: true, Err: err}, true
 	}
 	a.by = nil
 	a.Elapsed = time.Since(a.Started)
@@ -140,7 +158,7 @@ func (op *Operation) endAttempt(r *recorder, place int, resp *http.Response, err
 	if out.Cause.Transient() && !out.Unapplied || out.Cause == Canceled || out.Cause == DeadlineExceeded {
 		op.inDoubt = true
 	}
-	return true
+	return *a, true
 }
 
 func (a *Attempt) note(out Outcome, err error) {

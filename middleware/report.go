@@ -81,7 +81,8 @@ type Attempt struct {
 	// was traced; more than once means that it sent again by itself.
 	Written int
 
-	by *recorder // while it is under way
+	by     *recorder // while it is under way
+	passed bool      // on the way to another stack's recorder
 }
 
 // Report is what there is to know about an operation.
@@ -90,6 +91,9 @@ type Report struct {
 	Level     idempotency.Level
 	Attempts  []Attempt
 	Sends     int
+	// Replays are those sends that were no retries but the second half of an
+	// attempt: the same request with a fresh token.
+	Replays int
 	// TransportReplays counts what net/http sent again below, by itself, because a
 	// kept-alive connection had died: it does so for reads and for whatever carries
 	// an Idempotency-Key. Only traced attempts know: see Operation.Trace.
@@ -124,6 +128,9 @@ func (op *Operation) Report() Report {
 		InDoubt:   op.inDoubt,
 		Echo:      op.echo(),
 		Elapsed:   elapsed,
+	}
+	if op.notes != nil {
+		r.Replays = op.notes.replays
 	}
 	for _, a := range op.attempts {
 		r.TransportReplays += max(0, a.Written-1)

@@ -196,6 +196,17 @@ func (l signing) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	return again{}.Wrap(sign)
 }
 
+func TestARefusalBelowAForeignRoundTripperIsNoSendEither(t *testing.T) {
+	var seen events
+	inner := stack(t, layertest.NewScript(t), signing{errBoom})
+	err := failed(t, stack(t, foreign(inner), seen.observer(), again{}), get(t.Context()))
+	require.Zero(t, err.Report.Sends)
+	require.Empty(t, err.Report.Attempts)
+	require.Equal(t, middleware.Refused, err.Outcome.Cause)
+	require.Equal(t, "attempt started, attempt ended", seen.kinds())
+	require.Equal(t, middleware.Refused, seen.list[1].Cause)
+}
+
 func TestAnOpenCircuitIsNoSendAndAnotherEndpointMayServe(t *testing.T) {
 	open := 2
 	breaker := middleware.LayerFunc(func(next http.RoundTripper) http.RoundTripper {
