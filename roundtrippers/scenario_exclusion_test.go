@@ -184,3 +184,28 @@ func TestStrictExclusionOfEveryRegionSendsNothing(t *testing.T) { // DESIGN rule
 		})
 	})
 }
+
+// The only region that is not excluded leaves the account in the middle of an
+// operation. What is left is a list that excludes every region.
+func TestWhenTheLastAllowedRegionLeavesTheAccount(t *testing.T) { // DESIGN rule 6
+	for _, strict := range []bool{true, false} {
+		stack := converging
+		stack.Route.StrictExclusion = strict
+		inWorld(t, setup{stack: stack}, func(t *testing.T, w *world) {
+			w.RemoveRegion(east)
+			r := w.read(excluding(t.Context(), west, north), "none")
+			require.Equal(t, east, w.path()[0])
+			require.Zero(t, w.data(north))
+			if !strict {
+				require.Equal(t, "404", r.code, "the hub is the last resort")
+				require.Equal(t, []string{east, west}, w.path())
+				return
+			}
+			require.ErrorIs(t, r.err, regions.ErrNoRegion)
+			var typed *middleware.Error
+			require.ErrorAs(t, r.err, &typed)
+			require.Equal(t, []int{403, 1008}, []int{typed.LastStatus, typed.LastSubstatus})
+			require.Zero(t, w.data(west))
+		})
+	}
+}

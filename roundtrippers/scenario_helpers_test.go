@@ -48,7 +48,7 @@ type world struct {
 	account *cosmos.Account
 	rt      http.RoundTripper
 	wire    *wire
-	made    atomic.Int64 // ids given out
+	made    *atomic.Int64 // ids given out
 }
 
 // inWorld runs a scenario in virtual time.
@@ -70,12 +70,12 @@ func newWorld(t *testing.T, s setup) *world {
 
 	open := func() http.RoundTripper {
 		transport := cosmos.NewTransport()
-		transport.Proxy, transport.DialContext = nil, sim.DialContext
+		transport.Proxy, transport.DialContext, transport.TLSClientConfig = nil, sim.DialContext, sim.TLSClientConfig()
 		return transport
 	}
 	pools := &roundtrippers.Pools{New: open}
 	s.open.Transport = &roundtrippers.Pools{New: open}
-	w := &world{t: t, Account: sim, wire: &wire{t: t, next: pools, sim: sim}}
+	w := &world{t: t, Account: sim, made: new(atomic.Int64), wire: &wire{t: t, next: pools, sim: sim}}
 	var err error
 	w.account, err = cosmos.Open(t.Context(), sim.Endpoint(), cosmos.SharedKey(sim.Key()), s.open)
 	require.NoError(t, err)

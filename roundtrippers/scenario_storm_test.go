@@ -93,8 +93,12 @@ func TestAStormBreaksNoPromise(t *testing.T) {
 // rage plays the storm and returns the promises that did not hold.
 func (s storm) rage(t *testing.T) (broken []string) {
 	w := newWorld(t, setup{
-		sim:   cosmostest.Config{InMemory: true, MultiWrite: s.multiWrite},
-		stack: roundtrippers.Builder{AttemptTimeout: 3 * time.Second, Failover: roundtrippers.Failover{Converge: s.converge}},
+		sim: cosmostest.Config{InMemory: true, MultiWrite: s.multiWrite},
+		stack: roundtrippers.Builder{
+			AttemptTimeout: 3 * time.Second,
+			Failover:       roundtrippers.Failover{Converge: s.converge},
+			Route:          roundtrippers.Route{StrictExclusion: true}, // regions leave: then all that are left may be excluded
+		},
 	})
 	background, stop := context.WithCancel(t.Context())
 	var mu sync.Mutex
