@@ -64,7 +64,7 @@ func (c *cache) add(name string) (added, evicted *container) {
 	return added, evicted
 }
 
-// unused picks a container that was not used since the last time that all had been.
+// unused picks a container to make room, first of all one that was used only once.
 func unused(containers map[string]*container) (pick *container) {
 	for _, pick = range containers {
 		if !pick.used.Load() {

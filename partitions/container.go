@@ -13,7 +13,7 @@ import (
 const (
 	// doubtInterval is the time between two reads that answers ask for by being unexpected. They may be so for good.
 	doubtInterval = 5 * time.Second
-	// patience is how many failures in a row are followed by no pause. Then operations go on without their partition, for
+	// patience is how many failures are followed by no pause. Then operations go on without their partition, for
 	// outage after each further failure, instead of each waiting for one more.
 	patience = 3
 	outage   = time.Second
@@ -33,14 +33,14 @@ type container struct {
 	name  string
 	cfg   *Config
 	start time.Time
-	used  atomic.Bool // since the last look for one to evict
+	used  atomic.Bool // again since it was added, or since the last time that all had been
 
 	properties snapshot.Holder[Container]
 	held       snapshot.Holder[routing]
 
 	feed     atomic.Pointer[feed]
 	failure  atomic.Pointer[failure]
-	failures atomic.Int32 // in a row
+	failures atomic.Int32 // Transient ones
 	doubted  atomic.Int64 // when a read was last asked for in doubt, since start
 }
 
@@ -59,7 +59,6 @@ type failure struct {
 
 func newContainer(name string, cfg *Config, moved func(old, new *routing)) *container {
 	c := &container{name: name, cfg: cfg, start: time.Now()}
-	c.used.Store(true)
 	c.properties.Fetch = c.fetchProperties
 	c.properties.MaxWait = cfg.FetchTimeout // a read of ranges waits for it
 	pace(&c.properties, cfg)
@@ -150,13 +149,8 @@ func (c *container) mayDoubt() bool {
 	return (last == 0 || now-time.Duration(last) >= doubtInterval) && c.doubted.CompareAndSwap(last, int64(now))
 }
 
-// remember notes what came of a read, for those who have no routing to go by.
+// remember notes a failed read for those who have no routing. Once there is some it stays, so no success takes it back.
 func (c *container) remember(err error) {
-	if err == nil {
-		c.failures.Store(0)
-		c.failure.Store(nil)
-		return
-	}
 	var keep time.Duration
 	switch kindOf(err) {
 	case Absent, Forbidden:

@@ -40,7 +40,6 @@ func (c *container) fetchRouting(ctx context.Context, old *routing) (*routing, e
 	}
 	at.routing = next
 	c.feed.Store(at)
-	c.remember(nil)
 	return next, nil
 }
 

@@ -409,6 +409,7 @@ func TestAReadThatHangsIsWaitedForOnce(t *testing.T) { // B76
 		require.Nil(t, held(r), "three calls of 40 s are longer than the limit of 90 s")
 
 		s.slow(25 * time.Second)
+		r = newRegistry(t, s)
 		_, err = r.Resolve(t.Context(), coll, `["a"]`)
 		require.Error(t, err)
 		time.Sleep(70 * time.Second)

@@ -28,7 +28,7 @@ type Admission struct {
 	watched bool
 }
 
-// Watched is whether the partition's own health decides where the operation goes: breakers are on, and there is a choice.
+// Watched is whether the partition's own health decides where the operation goes: breakers are on, and it may go somewhere.
 func (a Admission) Watched() bool { return a.watched }
 
 // Transition is what a report did to a breaker.
@@ -132,7 +132,7 @@ func (h *health) now() int64 { return int64(time.Since(h.start)) + 1 }
 
 func (h *health) admit(p Partition, write bool, candidates []regions.Name) Admission {
 	state := h.state.Load()
-	if state&switchBit == 0 || p.Range == "" || len(candidates) < 2 {
+	if state&switchBit == 0 || p.Range == "" || len(candidates) == 0 {
 		return Admission{}
 	}
 	a := Admission{era: uint32(state / eraUnit), watched: true}

@@ -54,6 +54,16 @@ func TestATableHoldsWhatAMapHolds(t *testing.T) {
 				delete(model, p)
 			}
 			require.Equal(t, live, tbl.live)
+			filled := 0
+			if slots := tbl.slots.Load(); slots != nil {
+				for i := range *slots {
+					if (*slots)[i].Load() != nil {
+						filled++
+					}
+				}
+				require.LessOrEqual(t, 4*filled, 3*len(*slots))
+			}
+			require.Equal(t, filled, tbl.filled)
 			for p, want := range model {
 				require.Len(t, found(&tbl, p), len(want))
 				for r := range found(&tbl, p) {

@@ -119,7 +119,13 @@ func TestAQuietWindowStartsTheCountAgain(t *testing.T) { // R107
 			attempt(r, p, false, dead(east))
 			time.Sleep(5 * time.Minute)
 		}
-		time.Sleep(1)
+		a := r.Admit(p, false, all...)
+		require.Equal(t, Tripped, r.Report(p, east, false, a, regions.Failed), "the window is not over yet")
+		p.Range = "1"
+		for range 9 {
+			attempt(r, p, false, dead(east))
+			time.Sleep(5*time.Minute + 1)
+		}
 		for i := 1; i <= 10; i++ {
 			_, tr := attempt(r, p, false, dead(east))
 			require.Equal(t, i == 10, tr == Tripped)
@@ -156,17 +162,28 @@ func TestWithEveryRegionTrippedTheUsualOrderCounts(t *testing.T) { // R108, B63
 	})
 }
 
-func TestAnOperationWithoutAChoiceIsNotWatched(t *testing.T) { // N091, R119
+func TestAnOperationWithoutARegionIsNotWatched(t *testing.T) { // R119
 	inHealth(t, func(t *testing.T, r *Registry, p Partition) {
 		for range 20 {
-			a := r.Admit(p, false, east)
-			r.Report(p, east, false, a, regions.Failed)
+			r.Report(p, east, false, r.Admit(p, false), regions.Failed)
 			r.Report(p, east, false, Admission{}, regions.Failed)
 		}
 		require.Zero(t, r.Tracked())
-		a := r.Admit(Partition{Container: "rid1"}, false, all...)
-		r.Report(Partition{Container: "rid1"}, east, false, a, regions.Failed)
-		require.Zero(t, r.Tracked())
+	})
+}
+
+func TestAnOperationWithOneRegionIsCountedAndMayProbe(t *testing.T) {
+	inHealth(t, func(t *testing.T, r *Registry, p Partition) {
+		for range 10 {
+			r.Report(p, east, false, r.Admit(p, false, east), regions.Failed)
+		}
+		require.Equal(t, []regions.Name{east}, r.Admit(p, false, all...).Avoid)
+		require.Nil(t, r.Admit(p, false, east).Avoid, "where else?")
+		time.Sleep(8 * time.Second)
+		probe := r.Admit(p, false, east)
+		require.Equal(t, east, probe.Probe)
+		require.Equal(t, []regions.Name{east}, r.Admit(p, false, all...).Avoid, "one at a time")
+		require.Equal(t, Recovered, r.Report(p, east, false, probe, regions.Healthy))
 	})
 }
 
@@ -313,6 +330,8 @@ func TestFailuresFromBeforeARecoveryDoNotTripAgain(t *testing.T) { // B56
 		time.Sleep(8 * time.Second)
 		_, tr := attempt(r, p, false, dead())
 		require.Equal(t, Recovered, tr)
+		attempt(r, p, false, dead())
+		attempt(r, p, false, dead(east))
 		attempt(r, p, false, dead())
 		time.Sleep(50 * time.Second)
 		for _, a := range slow {

@@ -104,6 +104,12 @@ func TestChildrenInheritTheOverride(t *testing.T) { // rule 10: dropped when the
 		require.Equal(t, []regions.Name{west, west}, []regions.Name{at("3"), at("6")}, "all its parents were there")
 		require.Empty(t, at("7"), "one of its parents was at home")
 		require.Equal(t, 2, r.overrides.table.live)
+
+		r.Confirm(Partition{"rid1", "7"}, mid, east)
+		s.deliver("8:10-FF<6,7")
+		require.NoError(t, r.Refresh(t.Context(), resolve(t, r)))
+		require.Empty(t, at("8"), "its parents were in different regions")
+		require.Equal(t, west, at("3"), "who is not concerned stays")
 	})
 }
 

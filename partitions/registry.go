@@ -207,8 +207,8 @@ func (r *Registry) Served(seen Resolved, rangeID string) {
 }
 
 // Admit says which of the candidate regions partition p stays away from, and whether this operation is the one that
-// probes. candidates are the regions that the operation may go to, in the order in which it would; with fewer than
-// two there is nothing to choose, and the operation is not watched. Ask anew for each attempt.
+// probes. candidates are the regions that the operation may go to, in the order in which it would. With one
+// there is nothing to choose, but what becomes of it counts; with none the operation is not watched. Ask anew for each attempt.
 //
 // While no partition is in trouble it costs one atomic load, and without anything to avoid it allocates nothing.
 func (r *Registry) Admit(p Partition, write bool, candidates ...regions.Name) Admission {

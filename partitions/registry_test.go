@@ -206,6 +206,12 @@ func TestAnAnswerFromAnotherRangeAsksForOneRead(t *testing.T) { // N130, N133
 		r.Served(found, "1")
 		synctest.Wait()
 		require.Len(t, s.pages(), 2, "that map is not held any more")
+		time.Sleep(5 * time.Second)
+		r.Served(found, "7")
+		r.Served(resolve(t, r), "7")
+		synctest.Wait()
+		require.Len(t, s.pages(), 3, "and asking about it uses nothing up")
+		time.Sleep(5 * time.Second)
 
 		s.forget()
 		s.setFault(always(kind(Transient)))
@@ -311,11 +317,16 @@ func TestContainersThatAreNotUsedMakeRoom(t *testing.T) {
 		r := newRegistry(t, s, func(c *Config) { c.MaxContainers = 10 })
 		found := resolve(t, r)
 		trip(r, found.Partition, false)
+		s.forget()
 		for i := range 1000 {
 			_, err := r.Resolve(t.Context(), fmt.Sprintf("missing-%d", i), `["a"]`)
 			require.Equal(t, Absent, kindOf(err))
 			if i < 500 {
-				require.Equal(t, found, resolve(t, r), "what is used stays")
+				require.Equal(t, found, resolve(t, r))
+				require.Empty(t, s.pages(), "what is used stays")
+			} else {
+				_, err = r.Resolve(t.Context(), fmt.Sprintf("missing-%d", i), `["a"]`)
+				require.Error(t, err)
 			}
 			require.LessOrEqual(t, len(*r.cache.containers.Load()), 10)
 		}
@@ -323,6 +334,24 @@ func TestContainersThatAreNotUsedMakeRoom(t *testing.T) {
 		require.Zero(t, r.Tracked(), "with its breakers")
 		require.NoError(t, r.Refresh(t.Context(), found))
 		require.Equal(t, found.Partition, resolve(t, r).Partition, "and comes back when it is asked for")
+	})
+}
+
+func TestAContainerThatMakesRoomEndsItsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService("0:-FF")
+		s.takes = time.Hour
+		r := newRegistry(t, s, func(c *Config) { c.MaxContainers = 1 })
+		waiting := make(chan error)
+		go func() {
+			_, err := r.Resolve(context.Background(), coll, `["a"]`)
+			waiting <- err
+		}()
+		synctest.Wait()
+		start := time.Now()
+		go func() { _, _ = r.Resolve(context.Background(), "another", `["a"]`) }()
+		require.ErrorIs(t, <-waiting, snapshot.ErrClosed)
+		require.Equal(t, start, time.Now())
 	})
 }
 
