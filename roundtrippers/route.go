@@ -18,9 +18,18 @@ import (
 //
 // Requests that the dialect calls Foreign, such as those to a host that is none
 // of the account's, pass as they are.
+//
+// In a service whose keys change owner there are no regions to choose from:
+// Owners says where each attempt goes.
 type Route struct {
 	Dialect middleware.Dialect // required
-	Regions *regions.Registry  // required
+	Regions *regions.Registry  // required, unless there are Owners
+	// Owners knows which node owns a request's key, instead of Regions.
+	Owners Owners
+	// KeepHost leaves the Host header as the caller set it when Owners choose the
+	// node; otherwise it names the node. TLS checks the node's own name either
+	// way, unless the base transport's TLSClientConfig.ServerName says another.
+	KeepHost bool
 	// Partitions knows where the writes of single partitions went; nil = they go
 	// where the account's do.
 	Partitions *partitions.Registry
@@ -34,6 +43,12 @@ func (l Route) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	switch {
 	case l.Dialect == nil:
 		return nil, errNoDialect
+	case l.Owners != nil && l.Regions != nil:
+		return nil, errors.New("Owners and Regions are both set: who picks the endpoint?")
+	case l.Owners != nil:
+		return middleware.Operate(next, l.Dialect, l.toOwner), nil
+	case l.KeepHost:
+		return nil, errors.New("KeepHost is true without Owners: a region's endpoint needs its own Host")
 	case l.Regions == nil:
 		return nil, errNoRegions
 	}

@@ -1,0 +1,131 @@
+package ownership
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+)
+
+// HTTPSource reads the map as JSON with one GET: MapHandler serves it. Maps that
+// have an epoch are asked for with If-None-Match, so that an unchanged one costs
+// a 304. Use it by pointer; it is safe for concurrent use.
+//
+//	{"epoch": 8, "segments": [{"owner": "a:80", "replica": "b:80"}, ...], "nodes": ["c:80"]}
+type HTTPSource struct {
+	URL string // required
+	// Client sends; nil = one of its own that follows no redirects. Do not give
+	// the client whose requests the map routes: it would wait for itself.
+	Client *http.Client
+	Header http.Header // added to each request, such as a credential
+	// MaxBytes bounds the answer's body; 0 = 64 MiB.
+	MaxBytes int64
+
+	once sync.Once
+	own  *http.Client
+}
+
+// FetchError says why a map could not be read over HTTP.
+type FetchError struct {
+	Status int // of the answer; 0 = there was none
+	Err    error
+}
+
+func (e *FetchError) Error() string {
+	if e.Status != 0 && e.Err == nil {
+		return fmt.Sprintf("ownership: map service answered %d", e.Status)
+	}
+	return fmt.Sprintf("ownership: map not read: %v", e.Err)
+}
+
+// Unwrap returns what failed.
+func (e *FetchError) Unwrap() error { return e.Err }
+
+// Permanent reports whether asking again soon is useless: 401, 403 and 404.
+func (e *FetchError) Permanent() bool {
+	return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden || e.Status == http.StatusNotFound
+}
+
+// Fetch reads the map. Every error is a *FetchError.
+func (s *HTTPSource) Fetch(ctx context.Context, old *Map) (*Map, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, nil)
+	if err != nil {
+		return nil, &FetchError{Err: err}
+	}
+	for name, values := range s.Header {
+		req.Header[http.CanonicalHeaderKey(name)] = append([]string(nil), values...)
+	}
+	if old != nil && old.Epoch != 0 {
+		req.Header.Set("If-None-Match", tagOf(old))
+	}
+	resp, err := s.client().Do(req)
+	if err != nil {
+		return nil, &FetchError{Err: err}
+	}
+	defer resp.Body.Close()
+	switch {
+	case resp.StatusCode == http.StatusNotModified && old != nil:
+		return old, nil
+	case resp.StatusCode != http.StatusOK:
+		_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
+		return nil, &FetchError{Status: resp.StatusCode}
+	}
+	limit := orDefault(s.MaxBytes, 64<<20)
+	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	switch {
+	case err != nil:
+		return nil, &FetchError{Status: resp.StatusCode, Err: err}
+	case int64(len(body)) > limit:
+		return nil, &FetchError{Status: resp.StatusCode, Err: fmt.Errorf("map of more than %d bytes", limit)}
+	}
+	m := new(Map)
+	if err := json.Unmarshal(body, m); err != nil {
+		return nil, &FetchError{Status: resp.StatusCode, Err: err}
+	}
+	return m, nil
+}
+
+func (s *HTTPSource) client() *http.Client {
+	if s.Client != nil {
+		return s.Client
+	}
+	s.once.Do(func() {
+		s.own = &http.Client{
+			Transport:     http.DefaultTransport.(*http.Transport).Clone(),
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+	})
+	return s.own
+}
+
+func tagOf(m *Map) string { return strconv.Quote(strconv.FormatUint(m.Epoch, 10)) }
+
+// MapHandler serves the map that current returns, in the form HTTPSource reads;
+// nil answers 503.
+func MapHandler(current func() *Map) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+		m := current()
+		if m == nil {
+			http.Error(rw, "no map yet", http.StatusServiceUnavailable)
+			return
+		}
+		if m.Epoch != 0 {
+			rw.Header().Set("ETag", tagOf(m))
+			if req.Header.Get("If-None-Match") == tagOf(m) {
+				rw.WriteHeader(http.StatusNotModified)
+				return
+			}
+		}
+		body, err := json.Marshal(m)
+		if err != nil {
+			http.Error(rw, errors.New("map cannot be encoded").Error(), http.StatusInternalServerError)
+			return
+		}
+		rw.Header().Set("Content-Type", "application/json")
+		_, _ = rw.Write(body)
+	})
+}
