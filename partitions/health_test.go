@@ -168,6 +168,8 @@ func TestAnOperationWithoutARegionIsNotWatched(t *testing.T) { // R119
 			r.Report(p, east, false, r.Admit(p, false), regions.Failed)
 			r.Report(p, east, false, Admission{}, regions.Failed)
 		}
+		nowhere := Partition{Container: "rid1"}
+		r.Report(nowhere, east, false, r.Admit(nowhere, false, all...), regions.Failed)
 		require.Zero(t, r.Tracked())
 	})
 }

@@ -18,7 +18,7 @@ type Config struct {
 	// LookupEnv is where options that are not set are looked up, once, by New. nil is os.LookupEnv.
 	LookupEnv func(name string) (value string, ok bool)
 
-	// MaxContainers bounds the containers that are remembered, missing ones included: 1,000. A map takes about 150 bytes for
+	// MaxContainers bounds the containers that are remembered, missing ones included: 1,000. A map takes about 200 bytes for
 	// each range. One more takes the place of one that was not used lately, whose breakers and overrides go too.
 	MaxContainers int
 

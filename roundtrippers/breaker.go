@@ -44,11 +44,12 @@ func (l Breaker) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 
 func (l Breaker) roundTrip(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
 	in, placed := op.Intent(), op.Placement()
-	if placed.Partition.Range == "" || !l.watches(in) {
-		return next.RoundTrip(req)
+	names := l.Regions.Names(listOf(in))
+	if placed.Partition.Range == "" || len(names) < 2 || !l.watches(in) {
+		return next.RoundTrip(req) // without another region a breaker is of no use
 	}
 	partition := placed.Partition
-	admission := l.Partitions.Admit(partition, in.Write, allowed(l.Regions.Names(listOf(in)), op.ExcludedRegions())...)
+	admission := l.Partitions.Admit(partition, in.Write, allowed(names, op.ExcludedRegions())...)
 	placed.Avoid, placed.Probe, placed.Watched = admission.Avoid, admission.Probe, admission.Watched()
 	op.Place(placed)
 
