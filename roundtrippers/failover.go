@@ -58,6 +58,9 @@ func (l Failover) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	}
 	if l.Converge {
 		f.topology = &middleware.Budget{Name: "convergence", Retries: 10, Time: convergence}
+		if f.regions != nil {
+			next = middleware.Operate(next, l.Dialect, f.settled)
+		}
 	}
 	return middleware.Retry(next, l.Dialect, f.policy, f.plain, f.topology)
 }
@@ -115,6 +118,16 @@ func (f *failover) convergenceWait(op *middleware.Operation) time.Duration {
 	}
 	wait := middleware.Backoff{Base: time.Second, Cap: 15 * time.Second, Jitter: 0.25}.After(spent.Retries - 1)
 	return min(wait, left)
+}
+
+// settled looks once more after a wait: the last wait is the longest, and what
+// was read before it is as old as the registry's interval by now. Without it a
+// topology that settles two seconds late would be missed (B61).
+func (f *failover) settled(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
+	if op.Spent(f.topology).Waited > 0 && op.Target().Topology == f.regions.Topology() {
+		_ = f.refresh(op)(req.Context())
+	}
+	return next.RoundTrip(req)
 }
 
 // refresh has the topology read again, unless somebody did since the attempt was

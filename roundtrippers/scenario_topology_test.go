@@ -150,6 +150,39 @@ func TestAWriteFollowsTheWriteRole(t *testing.T) { // R104, N045
 	}
 }
 
+func TestADocumentThatLagsBehindTheWriteRoleIsWaitedForIfSoConfigured(t *testing.T) { // R104, B61
+	for _, lag := range []time.Duration{time.Millisecond, 2 * time.Second, 4900 * time.Millisecond} {
+		inWorld(t, setup{stack: converging}, func(t *testing.T, w *world) {
+			w.forget()
+			w.HoldTopology(lag)
+			w.SetWriteRegion(east)
+			w.crowd(20, func(ctx context.Context) {
+				r := w.create(ctx)
+				require.Equal(t, 201, r.status, r.report)
+				require.LessOrEqual(t, r.report.Sends, 5)
+			})
+			require.LessOrEqual(t, w.accountReads(), 2, "spaced, not one an attempt")
+			require.Len(t, w.Items("d", "c"), 20)
+		})
+	}
+	inWorld(t, setup{sim: multiWrite}, func(t *testing.T, w *world) { // the long budget outlives any lag
+		w.HoldTopology(50 * time.Second)
+		for _, region := range w.Regions() {
+			w.Drain(region)
+		}
+		time.AfterFunc(50*time.Second, func() { w.SetOnline(north) })
+		w.crowd(20, func(ctx context.Context) { require.Equal(t, 201, w.create(ctx).status) })
+	})
+	inWorld(t, setup{}, func(t *testing.T, w *world) { // seed: 3 x 0 s out of the plain budget, so a lag is not outlived
+		w.HoldTopology(2 * time.Second)
+		w.SetWriteRegion(east)
+		require.Equal(t, "403/3", w.create(t.Context()).code)
+		require.Equal(t, []string{west, west, west, west}, w.path())
+		time.Sleep(5 * time.Second)
+		require.Equal(t, 201, w.create(t.Context()).status)
+	})
+}
+
 func TestADocumentThatNeverSettlesEndsWithTheServicesAnswer(t *testing.T) { // R104, B61
 	inWorld(t, setup{stack: converging}, func(t *testing.T, w *world) {
 		w.forget()
