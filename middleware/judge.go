@@ -106,3 +106,11 @@ func same[T any](a, b T) (equal bool) {
 	defer func() { _ = recover() }()
 	return any(a) == any(b)
 }
+
+// Result returns what was judged last: what a Policy is asked about. Exactly one
+// of the two is set; the answer's body must be left alone.
+func (op *Operation) Result() (*http.Response, error) {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	return op.judged.resp, op.judged.err
+}
