@@ -449,3 +449,45 @@ func TestHotPathsDoNotAllocate(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, work(found.Partition)), "others in trouble")
 	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { r.Admit(other, false, candidates...) }), 1.0)
 }
+
+func TestAContainerMadeAnewWhileItsRangesAreReadIsNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService("0:-FF")
+		r := newRegistry(t, s)
+		stale := resolve(t, r)
+		s.slow(time.Second)
+		s.deliver("1:-FF<0")
+		go func() { _ = r.Refresh(context.Background(), stale) }() // reads until 2 s
+		time.Sleep(500 * time.Millisecond)
+		s.mu.Lock()
+		s.rid[coll], s.feeds["rid2"] = "rid2", ranges("7:-FF")
+		s.mu.Unlock()
+		require.NoError(t, r.RefreshContainer(t.Context(), stale))
+		require.Equal(t, Partition{"rid2", "7"}, resolve(t, r).Partition, "not the ranges of the one that is gone")
+	})
+}
+
+func TestCloseEndsTheWaitForACompleteMap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService("0:-30")
+		r := newRegistry(t, s, func(c *Config) { c.IncompleteBackoff = time.Minute })
+		waiting := make(chan error)
+		go func() {
+			_, err := r.Resolve(context.Background(), coll, `["a"]`)
+			waiting <- err
+		}()
+		time.Sleep(time.Second)
+		start := time.Now()
+		r.Close()
+		require.Error(t, <-waiting)
+		require.Equal(t, start, time.Now())
+		require.Len(t, s.pages(), 2)
+	})
+}
+
+func TestARefreshOfNothingIsDone(t *testing.T) {
+	r := newRegistry(t, newService("0:-FF"))
+	require.NoError(t, r.Refresh(t.Context(), Resolved{}))
+	require.NoError(t, r.RefreshContainer(t.Context(), Resolved{}))
+	r.SetPartitionFailover(nil)
+}
