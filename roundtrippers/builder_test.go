@@ -48,16 +48,15 @@ func (words) Judge(_ *middleware.Intent, resp *http.Response, err error) middlew
 	if resp == nil {
 		return middleware.JudgeError(err)
 	}
+	if resp.Header.Get("Cause") == "" {
+		return middleware.Outcome{Cause: middleware.Success, Status: resp.StatusCode}
+	}
 	cause, _ := strconv.Atoi(resp.Header.Get("Cause"))
 	wait, _ := strconv.Atoi(resp.Header.Get("Wait-Ms"))
-	out := middleware.Outcome{
+	return middleware.Outcome{
 		Cause: middleware.Cause(cause), Unapplied: resp.Header.Get("Unapplied") != "", Wait: time.Duration(wait) * time.Millisecond,
 		Status: resp.StatusCode, Code: middleware.Cause(cause).String(),
 	}
-	if resp.Header.Get("Cause") == "" {
-		out.Cause = middleware.Success
-	}
-	return out
 }
 
 // says is the step that means cause.
@@ -430,4 +429,8 @@ func TestTheRestDialectDrivesTheStack(t *testing.T) { // a plain API, no regions
 		require.Equal(t, 4, got.Sends)
 		require.Equal(t, 2*time.Second, time.Since(start))
 	})
+}
+
+func contextFor(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(t.Context(), d)
 }
