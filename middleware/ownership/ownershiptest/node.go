@@ -91,7 +91,10 @@ func (n *node) listen() error {
 	}
 	server := &http.Server{Handler: n.handler, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
 	n.mu.Lock()
-	n.name, n.server = socket.Addr().String(), server
+	if address != n.name { // the first time; later it is in use by others
+		n.name = socket.Addr().String()
+	}
+	n.server = server
 	n.mu.Unlock()
 	n.serving.Go(func() { _ = server.Serve(socket) })
 	return nil
