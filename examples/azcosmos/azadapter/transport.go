@@ -181,7 +181,7 @@ func (b *body) Read(p []byte) (int, error) {
 	if b.read += int64(n); b.limit >= 0 && b.read > b.limit {
 		return 0, b.of.hide(b.req, &TooLargeError{MaxBytes: b.limit})
 	}
-	if err != nil && err != io.EOF {
+	if err != nil && err != io.EOF { //nolint:errorlint // only the bare one is the end of a body, as io.Reader has it
 		err = b.of.hide(b.req, err)
 	}
 	return n, err

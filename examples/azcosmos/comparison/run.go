@@ -78,8 +78,8 @@ type setup struct {
 	op      Operation
 }
 
-// action does the operation once.
-type action func(ctx context.Context) (*http.Response, error)
+// action does the operation once. It returns how that ended, in one word, and the error of the SDK or the stack.
+type action func(ctx context.Context) (outcome string, err error)
 
 func run(t *testing.T, f Fault, op Operation, way func(*setup) action) (r Result) {
 	synctest.Test(t, func(t *testing.T) {
@@ -98,9 +98,8 @@ func run(t *testing.T, f Fault, op Operation, way func(*setup) action) (r Result
 		f.Cause(a)
 
 		start := time.Now()
-		resp, err := do(ctx)
+		r.Outcome, r.Err = do(ctx)
 		r.Took = time.Since(start)
-		r.Err, r.Outcome = err, outcome(resp, err)
 		synctest.Wait() // background refreshes of the SDK
 		r.At, r.Account = sends.total()
 		r.Sends = r.At[0] + r.At[1] + r.At[2]
@@ -160,14 +159,15 @@ func stack(s *setup, tune func(*roundtrippers.Builder)) *azadapter.Transport {
 func sdk(s *setup, options *azcosmos.ClientOptions) action {
 	items := client(s, options)
 	first := true
-	return func(ctx context.Context) (*http.Response, error) {
+	return func(ctx context.Context) (string, error) {
+		var err error
 		if s.op.Write || first {
 			first = false
-			r, err := items.UpsertItem(ctx, azcosmos.NewPartitionKeyString("p"), []byte(item), nil)
-			return r.RawResponse, err
+			_, err = items.UpsertItem(ctx, azcosmos.NewPartitionKeyString("p"), []byte(item), nil)
+		} else {
+			_, err = items.ReadItem(ctx, azcosmos.NewPartitionKeyString("p"), "1", nil)
 		}
-		r, err := items.ReadItem(ctx, azcosmos.NewPartitionKeyString("p"), "1", nil)
-		return r.RawResponse, err
+		return outcome(err), err
 	}
 }
 
@@ -192,16 +192,18 @@ func client(s *setup, options *azcosmos.ClientOptions) *azcosmos.ContainerClient
 func stackAlone(s *setup, tune func(*roundtrippers.Builder)) action {
 	rt := stack(s, tune).Next
 	first := true
-	return func(ctx context.Context) (*http.Response, error) {
+	return func(ctx context.Context) (string, error) {
 		req := request(ctx, s.account, s.op.Write || first)
 		first = false
 		resp, err := rt.RoundTrip(req)
 		if err != nil {
-			return nil, err
+			return outcome(err), err
 		}
 		defer resp.Body.Close()
-		_, err = io.Copy(io.Discard, resp.Body)
-		return resp, err
+		if _, err = io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode < 400 {
+			return outcome(err), err
+		}
+		return code(resp), nil
 	}
 }
 
@@ -225,8 +227,8 @@ func request(ctx context.Context, a *cosmostest.Account, write bool) *http.Reque
 	return req
 }
 
-// outcome is an end in one word.
-func outcome(resp *http.Response, err error) string {
+// outcome is an end without an answer, or as the SDK tells one, in one word.
+func outcome(err error) string {
 	var answered *azcore.ResponseError
 	var ours *azadapter.Error
 	var typed *middleware.Error
@@ -239,8 +241,6 @@ func outcome(resp *http.Response, err error) string {
 		return ours.Outcome.Code
 	case err != nil:
 		return middleware.JudgeError(err).Code
-	case resp.StatusCode >= 400:
-		return code(resp)
 	}
 	return "ok"
 }

@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -122,7 +123,7 @@ func (f *Front) Open() error {
 	if f.server != nil {
 		return nil
 	}
-	socket, err := net.Listen("tcp", f.address)
+	socket, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", f.address)
 	if err != nil {
 		return fmt.Errorf("front of %s: %w", f.Region, err)
 	}

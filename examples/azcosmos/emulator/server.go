@@ -42,7 +42,7 @@ func Start(ctx context.Context, dir string) (*Server, error) {
 		return nil, fmt.Errorf("%w: run `npm ci` in examples/azcosmos", ErrMissing)
 	}
 	s := &Server{ended: make(chan struct{})}
-	s.process = exec.Command(node, "serve.js", "--no-ssl", "--host", "127.0.0.1", "-p", "0")
+	s.process = exec.CommandContext(context.WithoutCancel(ctx), node, "serve.js", "--no-ssl", "--host", "127.0.0.1", "-p", "0")
 	s.process.Dir = dir
 	if s.stdin, err = s.process.StdinPipe(); err != nil {
 		return nil, err
