@@ -1,0 +1,39 @@
+package rest
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	keptBytes  = 2048            // of a failing answer's body
+	shownRunes = 500             // of those, in an Error
+	bodyTime   = 5 * time.Second // for a failing answer's body to come
+)
+
+// keep reads the beginning of resp's body, within bounds of bytes and time, closes
+// it and puts what was read in its place.
+func keep(resp *http.Response) []byte {
+	timer := time.AfterFunc(bodyTime, func() { _ = resp.Body.Close() })
+	defer timer.Stop()
+	kept, _ := io.ReadAll(io.LimitReader(resp.Body, keptBytes))
+	_ = resp.Body.Close()
+	resp.Body = io.NopCloser(bytes.NewReader(kept))
+	return kept
+}
+
+// shown is a body as text, cut to whole characters.
+func shown(body []byte) string {
+	text := strings.ToValidUTF8(string(body), "")
+	n := 0
+	for i := range text {
+		if n == shownRunes {
+			return text[:i]
+		}
+		n++
+	}
+	return text
+}

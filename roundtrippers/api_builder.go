@@ -1,0 +1,119 @@
+package roundtrippers
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/reroute-go/reroute/middleware"
+)
+
+// APIBuilder stacks the layers of an API client in the standard order, outermost
+// first:
+//
+//	Observe, Deadline    what is told, and for how long, per operation
+//	RetryBudget          what all operations may send again, together
+//	PerOperation...      your layers, once per operation
+//	IdempotencyKey       one key per logical write
+//	Guard                marks what must not be repeated
+//	Retry                sends again, as the operation's Patience says
+//	Auth                 replays once with a fresh token
+//	Circuit              the API's breaker
+//	Auth                 puts the token on
+//	RateLimit            sends per second
+//	Concurrency          requests in flight
+//	AttemptTimeout       limits one attempt
+//	PerAttempt...        your layers, on every send: signing, routing, tracing
+//	Base                 the transport
+//
+// No wait of one of them holds what another one hands out: a permit covers only
+// the request, a token is taken when the breaker has let the attempt through and
+// both ask it once more after a wait.
+//
+// The pointers hold state: keep yours to ask for it, or to share it between the
+// clients of one API. Dialect is filled in where a layer leaves it nil.
+type APIBuilder struct {
+	Dialect middleware.Dialect // required
+
+	// Observe is told what happens; nil = nobody, for free.
+	Observe middleware.Observer
+	// OperationTimeout limits each operation; 0 = only the caller's context does,
+	// and an essential operation without an end in its context has none.
+	OperationTimeout time.Duration
+	// AttemptTimeout limits each attempt; 0 = only the base does.
+	AttemptTimeout time.Duration
+	// MaxReplayBytes of a body without GetBody are kept; 0 = 2 MiB, -1 = none.
+	MaxReplayBytes int64
+
+	PerOperation []middleware.Layer
+	PerAttempt   []middleware.Layer
+
+	// NoGuard leaves the Guard out: also a POST without a key is sent again when it
+	// may have been carried out, as the seed's client does.
+	NoGuard bool
+
+	RetryBudget    *RetryBudget    // nil = none
+	IdempotencyKey *IdempotencyKey // nil = keys are the caller's business
+	Guard          Guard
+	Retry          Retry
+	Auth           *Auth        // nil = none
+	Circuit        *Circuit     // nil = one with the defaults
+	RateLimit      *RateLimit   // nil = none
+	Concurrency    *Concurrency // nil = one with the defaults
+
+	// Base sends; nil = http.DefaultTransport.
+	Base http.RoundTripper
+}
+
+// Layers returns the layers in order, for those who want to change the list and
+// call middleware.Stack themselves.
+func (b APIBuilder) Layers() []middleware.Layer {
+	b.fill()
+	var layers []middleware.Layer
+	add := func(stacked bool, l middleware.Layer) {
+		if stacked {
+			layers = append(layers, l)
+		}
+	}
+	add(b.Observe != nil, b.Observe)
+	add(b.MaxReplayBytes != 0, middleware.ReplayBody{MaxBytes: b.MaxReplayBytes})
+	add(b.OperationTimeout != 0, Deadline{After: b.OperationTimeout})
+	add(b.RetryBudget != nil, b.RetryBudget)
+	layers = append(layers, b.PerOperation...)
+	add(b.IdempotencyKey != nil, b.IdempotencyKey)
+	add(!b.NoGuard, b.Guard)
+	add(true, b.Retry)
+	if b.Auth == nil {
+		add(true, b.Circuit)
+	} else {
+		replay, attach := b.Auth.Split()
+		layers = append(layers, replay, b.Circuit, attach)
+	}
+	add(b.RateLimit != nil, b.RateLimit)
+	add(true, b.Concurrency)
+	add(b.AttemptTimeout != 0, AttemptTimeout{After: b.AttemptTimeout})
+	return append(layers, b.PerAttempt...)
+}
+
+// fill gives the layers what they have in common.
+func (b *APIBuilder) fill() {
+	if b.Circuit == nil {
+		b.Circuit = &Circuit{}
+	}
+	if b.Concurrency == nil {
+		b.Concurrency = &Concurrency{}
+	}
+	dialects := []*middleware.Dialect{&b.Guard.Dialect, &b.Retry.Dialect, &b.Circuit.Dialect}
+	if b.Auth != nil {
+		dialects = append(dialects, &b.Auth.Dialect)
+	}
+	for _, d := range dialects {
+		if *d == nil {
+			*d = b.Dialect
+		}
+	}
+}
+
+// Build stacks the layers over the base. Its error names every bad field.
+func (b APIBuilder) Build() (http.RoundTripper, error) {
+	return middleware.Stack(b.Base, b.Layers()...)
+}

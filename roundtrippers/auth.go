@@ -1,0 +1,183 @@
+package roundtrippers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/reroute-go/reroute/middleware"
+)
+
+// Auth puts a token on requests and, when the service answers that it is not
+// authorized, sends the operation once more with a fresh one. The first token is
+// fetched with the first request and kept. However many operations meet the end
+// of a token together, the next one is fetched once; nobody's cancellation ends
+// the fetch for the others (seed api-requests: "replayed once with a fresh
+// token").
+//
+// A request that carries the header already keeps it, and is not replayed. A
+// token is only ever sent to one of the Origins, so that no redirect or reroute
+// carries it elsewhere. If the source fails nothing is sent: see AuthError.
+//
+// Stacked as it is, it has the token before the layers below it wait. Where it is
+// to fetch it only after a breaker has let the attempt through, stack the two
+// parts of Split. Share the pointer to share the token; do not copy it.
+type Auth struct {
+	Dialect middleware.Dialect // required
+	// Source fetches a token. It is called by one goroutine at a time, with a
+	// context that is detached from the operation. It should send through a client
+	// of its own: what it sends through this one carries no token. Required.
+	Source func(ctx context.Context) (Token, error)
+	// Origins may see the token: "https://api.example.com". Required.
+	Origins []string
+	// Header that carries it; "" = Authorization.
+	Header string
+	// RefreshTimeout limits one fetch; 0 = 30 s.
+	RefreshTimeout time.Duration
+	// RefreshAhead of its expiry a token is replaced while still in use; 0 = 30 s.
+	RefreshAhead time.Duration
+
+	once    sync.Once
+	tokens  tokens
+	origins map[string]bool
+	budget  middleware.Budget
+}
+
+// Wrap reports missing and negative fields and an origin that is none.
+func (l *Auth) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
+	replay, attach := l.Split()
+	attached, err := attach.Wrap(next)
+	if err != nil {
+		return nil, err
+	}
+	return replay.Wrap(attached)
+}
+
+// Split returns the layer in two: replay, the outer part, sends again with a
+// fresh token; attach, the inner one, puts the token on. A Circuit may be stacked
+// between, so that replays pass it too and no token is fetched while it is open.
+// Both go above RateLimit and Concurrency, as neither should be spent on a wait
+// for a token.
+func (l *Auth) Split() (replay, attach middleware.Layer) { return authReplay{l}, authAttach{l} }
+
+type (
+	authReplay struct{ *Auth }
+	authAttach struct{ *Auth }
+)
+
+func (l *Auth) start() error {
+	switch {
+	case l.Dialect == nil:
+		return errNoDialect
+	case l.Source == nil:
+		return errors.New("Source is nil: where do tokens come from?")
+	case len(l.Origins) == 0:
+		return errors.New("Origins is empty: who may see the token?")
+	case l.RefreshTimeout < 0:
+		return fmt.Errorf("RefreshTimeout is %v, want > 0", l.RefreshTimeout)
+	case l.RefreshAhead < 0:
+		return fmt.Errorf("RefreshAhead is %v, want >= 0", l.RefreshAhead)
+	}
+	origins := map[string]bool{}
+	for i, text := range l.Origins {
+		u, err := url.Parse(text)
+		if err != nil || u.Scheme == "" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+			return fmt.Errorf("Origins[%d] is no origin, want scheme://host[:port]", i) // not shown: it may hold a credential
+		}
+		origins[originOf(u)] = true
+	}
+	l.once.Do(func() {
+		l.origins = origins
+		l.budget = middleware.Budget{Name: "auth", Retries: 1}
+		l.tokens.source = l.Source
+		l.tokens.limit = orDefault(l.RefreshTimeout, 30*time.Second)
+		l.tokens.ahead = orDefault(l.RefreshAhead, 30*time.Second)
+	})
+	return nil
+}
+
+func originOf(u *url.URL) string {
+	scheme, port := strings.ToLower(u.Scheme), u.Port()
+	if port == "" {
+		port = map[string]string{"https": "443", "http": "80"}[scheme]
+	}
+	return scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}
+
+func (l *Auth) header() string { return http.CanonicalHeaderKey(orDefault(l.Header, "Authorization")) }
+
+// Format prints the layer without its token, whatever the verb.
+func (l *Auth) Format(f fmt.State, _ rune) {
+	l.tokens.mu.Lock()
+	token := Token{}
+	if l.tokens.current != nil {
+		token = l.tokens.current.Token
+	}
+	l.tokens.mu.Unlock()
+	_, _ = fmt.Fprintf(f, "Auth{%s: %v}", l.header(), token)
+}
+
+// Wrap returns the loop that replays.
+func (l authReplay) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
+	if err := l.start(); err != nil {
+		return nil, err
+	}
+	return middleware.Retry(next, l.Dialect, func(_ context.Context, op *middleware.Operation, out middleware.Outcome) middleware.Verdict {
+		used, ours := op.Value(l.Auth).(*heldToken)
+		if out.Cause != middleware.Unauthorized || !ours {
+			return middleware.Verdict{}
+		}
+		return middleware.Verdict{
+			Budget: &l.budget, Replay: true,
+			Prepare: func(ctx context.Context) error { return l.tokens.renew(ctx, used) },
+		}
+	}, &l.budget)
+}
+
+// Wrap returns the RoundTripper that puts the token on.
+func (l authAttach) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
+	if err := l.start(); err != nil {
+		return nil, err
+	}
+	return middleware.Operate(next, l.Dialect, l.roundTrip), nil
+}
+
+func (l authAttach) roundTrip(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
+	ctx := req.Context()
+	if l.attached(op, req) {
+		return next.RoundTrip(req) // a stack within a stack
+	}
+	if len(req.Header.Values(l.header())) > 0 || !l.origins[originOf(req.URL)] || ctx.Value(insideSource{&l.tokens}) != nil {
+		op.SetValue(l.Auth, nil)
+		return next.RoundTrip(req)
+	}
+	token, waited, err := l.tokens.get(ctx)
+	switch {
+	case err != nil:
+		if ctx.Err() == nil {
+			op.EmitRefused(ctx, op.Judge(l.Dialect, nil, err), err)
+		}
+		return middleware.Refuse(req, err)
+	case waited:
+		if err := op.Recheck(); err != nil {
+			return middleware.Refuse(req, err)
+		}
+	}
+	op.SetValue(l.Auth, token)
+	if token.Value != "" {
+		req = withHeader(req, l.header(), token.Value)
+	}
+	return next.RoundTrip(req)
+}
+
+// attached reports whether req carries the token that this layer has put on.
+func (l authAttach) attached(op *middleware.Operation, req *http.Request) bool {
+	token, ok := op.Value(l.Auth).(*heldToken)
+	return ok && token.Value != "" && req.Header.Get(l.header()) == token.Value
+}

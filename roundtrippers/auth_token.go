@@ -1,0 +1,191 @@
+package roundtrippers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/reroute-go/reroute/middleware"
+)
+
+// Token is a credential. Printed or logged, it hides its value.
+type Token struct {
+	// Value is the header's value, whole: "Bearer abc". "" sends no header.
+	Value string
+	// Expires is when the service will no longer take it; zero = unknown.
+	Expires time.Time
+}
+
+// Format prints a token without its value, whatever the verb.
+func (t Token) Format(f fmt.State, _ rune) {
+	set := "<empty>"
+	if t.Value != "" {
+		set = "<set>"
+	}
+	if !t.Expires.IsZero() {
+		set += " until " + t.Expires.Format(time.RFC3339)
+	}
+	_, _ = fmt.Fprintf(f, "Token{%s}", set)
+}
+
+// LogValue logs a token without its value.
+func (t Token) LogValue() slog.Value { return slog.StringValue(fmt.Sprint(t)) }
+
+// MarshalText writes a token without its value, for loggers that marshal.
+func (t Token) MarshalText() ([]byte, error) { return []byte(fmt.Sprint(t)), nil }
+
+// AuthError says that nothing was sent because the token could not be had. It
+// matches middleware.ErrNoCredential.
+type AuthError struct{ Err error }
+
+func (e *AuthError) Error() string { return "no token: " + withoutQueries(e.Err) }
+
+// Is matches middleware.ErrNoCredential.
+func (e *AuthError) Is(target error) bool { return target == middleware.ErrNoCredential }
+
+// Unwrap returns the error of the token's source.
+func (e *AuthError) Unwrap() error { return e.Err }
+
+// withoutQueries is err's text without the query of the URL that an http.Client
+// quotes: token endpoints take credentials there.
+func withoutQueries(err error) string {
+	text := err.Error()
+	var u *url.Error
+	if errors.As(err, &u) {
+		if parsed, parseErr := url.Parse(u.URL); parseErr == nil && (parsed.RawQuery != "" || parsed.User != nil) {
+			parsed.RawQuery, parsed.User = "", nil
+			text = strings.ReplaceAll(text, u.URL, parsed.String())
+		}
+	}
+	return text
+}
+
+// tokens keeps the current token and fetches the next, once for all who need it.
+type tokens struct {
+	source func(context.Context) (Token, error)
+	limit  time.Duration // of one fetch
+	ahead  time.Duration // before the expiry
+
+	mu         sync.Mutex
+	current    *heldToken // nil = none that is good
+	generation uint64
+	flight     *tokenFlight
+}
+
+type heldToken struct {
+	Token
+	generation uint64
+	received   time.Time
+	life       time.Duration // from received on; 0 = unknown
+}
+
+// left is how long the token is good for. It is counted from its arrival, so that
+// a wall clock that jumps changes nothing (X11).
+func (h *heldToken) left() time.Duration { return h.life - time.Since(h.received) }
+
+type tokenFlight struct {
+	done  chan struct{}
+	token *heldToken
+	err   error
+}
+
+// insideSource marks the context of a fetch, by whose it is.
+type insideSource struct{ of *tokens }
+
+// get returns a good token, and whether that took a wait.
+func (t *tokens) get(ctx context.Context) (token *heldToken, waited bool, err error) {
+	t.mu.Lock()
+	if current := t.current; current != nil {
+		if current.life == 0 || current.left() > 0 {
+			if current.life != 0 && current.left() <= t.ahead {
+				t.fly(ctx) // in good time: nobody waits
+			}
+			t.mu.Unlock()
+			return current, false, nil
+		}
+	}
+	flight := t.fly(ctx)
+	t.mu.Unlock()
+	token, err = flight.wait(ctx)
+	return token, true, err
+}
+
+// renew sees to it that there is a token newer than the one that was not
+// accepted. Whoever comes with an older one than the current has nothing to do.
+func (t *tokens) renew(ctx context.Context, rejected *heldToken) error {
+	t.mu.Lock()
+	if t.current != nil && t.current.generation > rejected.generation {
+		t.mu.Unlock()
+		return nil
+	}
+	t.current = nil
+	flight := t.fly(ctx)
+	t.mu.Unlock()
+	_, err := flight.wait(ctx)
+	return err
+}
+
+// fly joins the fetch under way or starts one. It is detached from the caller,
+// whose end is not the others', and has its own time limit, which also ends the
+// wait for a source that heeds no context. Called with mu held.
+func (t *tokens) fly(ctx context.Context) *tokenFlight {
+	if t.flight != nil {
+		return t.flight
+	}
+	f := &tokenFlight{done: make(chan struct{})}
+	t.flight = f
+	ctx = context.WithValue(context.WithoutCancel(middleware.Detach(ctx)), insideSource{t}, true)
+	ctx, cancel := context.WithTimeout(ctx, t.limit)
+	abandon := context.AfterFunc(ctx, func() { t.land(f, Token{}, context.Cause(ctx)) })
+	go func() {
+		defer cancel()
+		defer abandon()
+		token, err := t.fetch(ctx)
+		t.land(f, token, err)
+	}()
+	return f
+}
+
+func (t *tokens) fetch(ctx context.Context) (token Token, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the token source panicked: %v", p)
+		}
+	}()
+	return t.source(ctx)
+}
+
+// land ends f, unless it has been ended.
+func (t *tokens) land(f *tokenFlight, token Token, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.flight != f {
+		return
+	}
+	t.flight = nil
+	defer close(f.done)
+	if err != nil {
+		f.err = &AuthError{Err: err}
+		return
+	}
+	t.generation++
+	f.token = &heldToken{Token: token, generation: t.generation, received: time.Now()}
+	if !token.Expires.IsZero() {
+		f.token.life = max(time.Until(token.Expires), 1)
+	}
+	t.current = f.token
+}
+
+func (f *tokenFlight) wait(ctx context.Context) (*heldToken, error) {
+	select {
+	case <-f.done:
+		return f.token, f.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
