@@ -105,7 +105,11 @@ func (c *container) readAll(ctx context.Context) (*Map, *feed, error) {
 func (c *container) drain(ctx context.Context, from *feed) ([]Range, *feed, error) {
 	at := &feed{continuation: from.continuation, region: from.region}
 	var all []Range
-	place := make(map[string]int)
+	type copies struct {
+		id       string
+		min, max Key
+	}
+	place := make(map[copies]int)
 	for {
 		page, err := c.cfg.Source.RangePage(ctx, c.name, at.continuation, at.region)
 		if err != nil {
@@ -122,11 +126,11 @@ func (c *container) drain(ctx context.Context, from *feed) ([]Range, *feed, erro
 		}
 		before := len(all)
 		for _, r := range page.Ranges {
-			if i, copied := place[r.ID]; copied && all[i].Min == r.Min && all[i].Max == r.Max {
+			if i, copied := place[copies{r.ID, r.Min, r.Max}]; copied {
 				all[i] = r
 				continue
 			}
-			place[r.ID] = len(all)
+			place[copies{r.ID, r.Min, r.Max}] = len(all)
 			all = append(all, r)
 		}
 		if len(all) == before {

@@ -273,6 +273,22 @@ func TestAServerThatNeverEndsItsFeedHoldsNobody(t *testing.T) { // G28
 	})
 }
 
+func TestAFeedThatRepeatsAContradictionEnds(t *testing.T) { // as does one that repeats itself
+	synctest.Test(t, func(t *testing.T) {
+		s := newService()
+		var endless func() (Page, error)
+		endless = func() (Page, error) {
+			s.answer(endless)
+			return data("e", "0:-30", "0:30-FF"), nil
+		}
+		s.answer(endless)
+		r := newRegistry(t, s)
+		_, err := r.Resolve(t.Context(), coll, `["a"]`)
+		require.ErrorIs(t, err, ErrDuplicateRange)
+		require.Len(t, s.pages(), 4*2, "two pages, read four times")
+	})
+}
+
 func TestAFeedWithoutMeasureIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService()

@@ -3,16 +3,16 @@ package partitions
 import "context"
 
 // Doubt has the ranges that seen came from read anew in the background, at most once in 5 s for each container. It never
-// waits: it is for answers that prove a map stale and are final all the same.
+// waits: it is for answers that prove a map stale and are final all the same. Where nothing was known there is nothing to doubt.
 func (r *Registry) Doubt(seen Resolved) {
-	if seen.container != "" {
+	if seen.routing != nil {
 		r.cache.suspect(seen.container, seen.routing)
 	}
 }
 
 // DoubtContainer does the same for the container's properties, and for its ranges if it turns out to be another one.
 func (r *Registry) DoubtContainer(seen Resolved) {
-	if seen.container == "" {
+	if seen.routing == nil {
 		return
 	}
 	one := r.cache.container(seen.container)

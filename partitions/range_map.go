@@ -9,7 +9,7 @@ import (
 // changes. Its ranges stand in the order of their keys and are addressed by their ordinal there, so that what belongs
 // to a range can be kept in a slice beside the map. Ordinals mean nothing in another map.
 //
-// A nil Map owns nothing: every lookup in it finds no range.
+// A nil or zero Map owns nothing: every lookup in it finds no range.
 type Map struct {
 	ranges []Range
 	index  index
@@ -157,7 +157,7 @@ func (m *Map) ID(ordinal int) string { return m.ranges[ordinal].ID }
 // Find is the ordinal of the range that owns k, and false for a key at or beyond [MaxKey]. A key on a boundary belongs
 // to the range above it.
 func (m *Map) Find(k Key) (ordinal int, ok bool) {
-	if m == nil || k.hi >= MaxKey().hi {
+	if m == nil || len(m.ranges) == 0 || k.hi >= MaxKey().hi {
 		return 0, false
 	}
 	return m.index.find(m.ranges, &k), true

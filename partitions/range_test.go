@@ -464,3 +464,15 @@ func TestOverlapsAreFoundInAnyOrder(t *testing.T) {
 		require.ErrorIs(t, err, ErrOverlap)
 	}
 }
+
+func TestANilOrZeroMapOwnsNothing(t *testing.T) {
+	for _, m := range []*Map{nil, new(Map)} {
+		_, ok := m.Find(Key{})
+		require.False(t, ok)
+		first, end := m.Overlapping(Span{Max: MaxKey()})
+		require.Equal(t, first, end)
+		_, ok = m.FindID("0")
+		require.False(t, ok || m.Gone("0"))
+		require.Zero(t, m.Len())
+	}
+}

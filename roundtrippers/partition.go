@@ -79,10 +79,10 @@ func (l Partition) place(op *middleware.Operation, req *http.Request, next http.
 	if !in.Partitioned || in.Container == "" {
 		return next.RoundTrip(req)
 	}
-	found, err := l.resolve(req.Context(), in)
+	found, failed := l.resolve(req.Context(), in)
 	op.Place(middleware.Placement{Resolved: found})
-	if err != nil && found.Partition.Range == "" {
-		op.Emit(req.Context(), middleware.Event{Kind: middleware.RangesRefreshed, Err: fmt.Errorf("partition unknown: %w", err)})
+	if failed != nil {
+		op.Emit(req.Context(), middleware.Event{Kind: middleware.RangesRefreshed, Err: fmt.Errorf("partition unknown: %w", failed)})
 	}
 	resp, err := next.RoundTrip(req)
 	switch out := op.Judge(l.Dialect, resp, err); {
