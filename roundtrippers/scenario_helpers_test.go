@@ -37,6 +37,8 @@ type setup struct {
 	sim   cosmostest.Config
 	open  cosmos.Options
 	stack roundtrippers.Builder
+	// partitioned: the stack knows the partitions too, and breaks their circuits.
+	partitioned bool
 }
 
 // world is one such installation. Its end checks what holds in every scenario:
@@ -80,6 +82,9 @@ func newWorld(t *testing.T, s setup) *world {
 	w.account, err = cosmos.Open(t.Context(), sim.Endpoint(), cosmos.SharedKey(sim.Key()), s.open)
 	require.NoError(t, err)
 	s.stack.Dialect, s.stack.Regions, s.stack.Base = w.account, w.account.Regions, w.wire
+	if s.partitioned {
+		s.stack.Partitions = w.account.Partitions
+	}
 	w.rt, err = s.stack.Build()
 	require.NoError(t, err)
 	t.Cleanup(func() {

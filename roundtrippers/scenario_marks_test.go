@@ -83,9 +83,10 @@ func TestOnlyUnsentAndAnsweredFailuresMarkARegion(t *testing.T) { // R004, R029,
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, setup{stack: roundtrippers.Builder{AttemptTimeout: time.Second}}, func(t *testing.T, w *world) {
 				id := w.item()
-				w.once(row.answer)
+				w.fail(row.answer, west)
 				w.read(t.Context(), id)
 				require.Equal(t, row.marks, slices.Contains(w.marked(), west), w.marked())
+				w.ClearFaults()
 				require.Equal(t, 200, w.read(t.Context(), id).status)
 			})
 		})

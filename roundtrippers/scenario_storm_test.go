@@ -23,9 +23,9 @@ import (
 // storm is a drawn script: what befalls the account, and what is asked of it
 // meanwhile.
 type storm struct {
-	multiWrite, converge bool
-	blows                []blow
-	calls                []call
+	multiWrite, converge, partitioned bool
+	blows                             []blow
+	calls                             []call
 }
 
 // blow is one misfortune. Windows overlap as they like.
@@ -60,8 +60,9 @@ func drawStorm(rt *rapid.T) storm {
 		return rapid.Map(rapid.IntRange(0, limit), func(n int) time.Duration { return time.Duration(n) * time.Millisecond })
 	}
 	return storm{
-		multiWrite: rapid.Bool().Draw(rt, "multi-write"),
-		converge:   rapid.Bool().Draw(rt, "converge"),
+		multiWrite:  rapid.Bool().Draw(rt, "multi-write"),
+		converge:    rapid.Bool().Draw(rt, "converge"),
+		partitioned: rapid.Bool().Draw(rt, "partitioned"),
 		blows: rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) blow {
 			return blow{
 				at: millis(60000).Draw(rt, "at"), lasts: millis(30000).Draw(rt, "lasts"), kind: rapid.SampledFrom(blows).Draw(rt, "kind"),
