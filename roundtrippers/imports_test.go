@@ -20,12 +20,15 @@ var mayImport = map[string][]string{
 	// Dialects stand on the middleware, beside the layers.
 	"middleware/rest":      {"idempotency", "regions", "partitions", "middleware"},
 	"middleware/cosmos":    {"idempotency", "regions", "partitions", "middleware"},
+	"middleware/ownership": {"idempotency", "regions", "partitions", "middleware"},
 	"middleware/layertest": {"idempotency", "regions", "partitions", "middleware"},
 	// Layers know no dialect.
 	"roundtrippers": {"idempotency", "regions", "partitions", "middleware"},
 	// The simulator speaks the service's side of the wire: it knows how keys are
 	// hashed, and nothing of the client.
 	"middleware/cosmos/cosmostest": {"partitions", "regions"},
+	// This one speaks the words that both ends share, and knows no layer.
+	"middleware/ownership/ownershiptest": {"idempotency", "regions", "partitions", "middleware", "middleware/ownership"},
 }
 
 func TestImportsRunOneWay(t *testing.T) {

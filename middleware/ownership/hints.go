@@ -34,7 +34,7 @@ func (h *hints) of(segment int) *hint {
 // beats reports whether the hint is newer than m. One that does not say holds
 // over the map it came after, until settle sees a fetch that began later.
 func (h *hint) beats(m *held) bool {
-	return h.epoch > m.Epoch || h.epoch == 0 && (h.over == m || !m.began.After(h.since))
+	return h.epoch > m.Epoch || h.epoch == 0 && (h.over == m || m.began.Before(h.since))
 }
 
 // learn adds a hint, unless a newer one is there.
@@ -68,7 +68,7 @@ func (h *hints) settle(m *held, began time.Time) {
 		return
 	}
 	h.some.Range(func(segment, v any) bool {
-		if old := v.(*hint); old.epoch != 0 && old.epoch <= m.Epoch || old.epoch == 0 && began.After(old.since) {
+		if old := v.(*hint); old.epoch != 0 && old.epoch <= m.Epoch || old.epoch == 0 && !began.Before(old.since) {
 			h.drop(segment, old)
 		}
 		return true

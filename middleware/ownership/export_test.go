@@ -1,0 +1,4 @@
+package ownership
+
+// HintCount counts the hints held.
+func (r *Registry) HintCount() int { return int(r.hints.n.Load()) }

@@ -1,0 +1,175 @@
+package ownership_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/reroute-go/reroute/middleware"
+	"github.com/reroute-go/reroute/middleware/layertest"
+	"github.com/reroute-go/reroute/middleware/ownership"
+	"github.com/reroute-go/reroute/roundtrippers"
+)
+
+func TestAHintIsFollowedAtOnce(t *testing.T) { // Z070, P02
+	for name, epoch := range map[string]string{"with an epoch": "8", "without one": ""} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newShards(t, map[string][]layertest.Step{"a": {hinting("b", epoch)}, "b": says("200")})
+				s.moved(8, "b")
+				s.fetch = s.after(time.Second)
+				start := time.Now()
+				status, err := send(t.Context(), s.build(roundtrippers.OwnershipBuilder{}))
+				require.NoError(t, err)
+				require.Equal(t, 200, status)
+				require.Zero(t, time.Since(start), "neither a wait nor a fetch")
+				synctest.Wait()
+				require.EqualValues(t, 1, s.fetches.Load(), "the lazy refresh")
+
+				status, err = send(t.Context(), s.build(roundtrippers.OwnershipBuilder{}))
+				require.NoError(t, err)
+				require.Equal(t, 200, status)
+				require.Equal(t, "a b b", s.hosts(), "the next operation knows")
+				time.Sleep(time.Second)
+				synctest.Wait()
+				target, err := s.registry.Owner(t.Context(), "k")
+				require.NoError(t, err)
+				require.Equal(t, middleware.Target{Endpoint: "b", Range: "0", Epoch: 8}, target, "by the map now")
+			})
+		})
+	}
+}
+
+func TestAHintAtAStrangerIsIgnored(t *testing.T) { // Z071
+	for owner, trusted := range map[string]bool{
+		"evil:80": false, "evil": false, "c": true, "C": true, "n9.kv.example:80": true, "kv.example:80": false,
+		"evilkv.example": false, "n1.kv.example.evil:80": false, "one.other:81": true, "one.other": true, "exact:80": true, "exact:81": false,
+		"user@c": false, "c/path": false, "c ": true, "": false, "c:0": false, "c:99999": false, "[::1]:80": false,
+		strings.Repeat("n", 300) + ".kv.example": false,
+	} {
+		t.Run(owner, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newShards(t, map[string][]layertest.Step{"a": {hinting(owner, "8")}, "b": says("200")})
+				var err error
+				s.registry, err = ownership.New(ownership.Config{
+					Source: ownership.MapSourceFunc(s.read), HintHosts: []string{".kv.example", "one.other", "exact:80"},
+				})
+				require.NoError(t, err)
+				_, err = s.registry.Force(t.Context())
+				require.NoError(t, err)
+				time.Sleep(time.Second)
+				s.moved(8, "b")
+				s.fetch = s.after(time.Second) // not before the hint has served
+				for _, host := range []string{"c", "C", "n9.kv.example:80", "one.other:81", "one.other", "exact:80"} {
+					s.serves(host, says("200")...)
+				}
+				status, err := send(t.Context(), s.build(roundtrippers.OwnershipBuilder{}))
+				require.NoError(t, err)
+				require.Equal(t, 200, status)
+				time.Sleep(time.Second) // the lazy refresh ends
+				want := "b"             // a normal refresh
+				if trusted {
+					want = strings.TrimSpace(owner)
+				}
+				require.Equal(t, "a "+want, s.hosts())
+			})
+		})
+	}
+	_, err := ownership.New(ownership.Config{Source: ownership.MapSourceFunc(nil), HintHosts: []string{"http://x/"}, Debounce: -1, FetchTimeout: -2, NegativeTTL: -3})
+	for _, part := range []string{`HintHosts[0] is "http://x/"`, "Debounce is -1ns", "FetchTimeout is -2ns", "NegativeTTL is -3ns"} {
+		require.ErrorContains(t, err, part)
+	}
+	_, err = ownership.New(ownership.Config{})
+	require.ErrorContains(t, err, "Source is nil")
+}
+
+func TestTwoNodesThatNameEachOtherDoNotMakeItSpin(t *testing.T) { // Z073
+	for name, epochs := range map[string][2]string{"same epoch": {"8", "8"}, "no epoch": {"", ""}, "older": {"8", "6"}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newShards(t, map[string][]layertest.Step{"a": {hinting("b", epochs[0])}, "b": {hinting("a", epochs[1])}})
+				start := time.Now()
+				status, err := send(t.Context(), s.build(roundtrippers.OwnershipBuilder{}))
+				require.NoError(t, err)
+				require.Equal(t, 421, status)
+				require.LessOrEqual(t, len(s.script.Sends()), 3)
+				times := s.script.Times()
+				require.Zero(t, times[1]-times[0])
+				require.GreaterOrEqual(t, times[2]-times[1], 200*time.Millisecond, "the second hop waits")
+				require.Less(t, time.Since(start), 2*time.Second)
+			})
+		})
+	}
+}
+
+func TestAHintThatTheNamedOwnerRejectsIsGivenUp(t *testing.T) {
+	for name, epoch := range map[string]string{"with an epoch": "8", "without one": ""} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newShards(t, map[string][]layertest.Step{"a": {hinting("b", epoch)}, "b": says("421"), "c": says("200")})
+				s.moved(9, "c")
+				status, err := send(t.Context(), s.build(roundtrippers.OwnershipBuilder{}))
+				require.NoError(t, err)
+				require.Equal(t, 200, status)
+				require.Equal(t, "a b c", s.hosts())
+			})
+		})
+	}
+}
+
+func TestHintsTakeNoMoreRoomThanTheMap(t *testing.T) { // R45
+	synctest.Test(t, func(t *testing.T) {
+		s := newShards(t, nil)
+		used, err := s.registry.Owner(t.Context(), "k")
+		require.NoError(t, err)
+		for i := range 10_000 {
+			require.True(t, s.registry.Learn(fmt.Sprint("key ", i), used, "b", uint64(8+i)))
+		}
+		require.Equal(t, 1, s.registry.HintCount())
+		s.moved(20_000, "c")
+		_, err = s.registry.Force(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, s.registry.HintCount())
+	})
+}
+
+func TestAHintAndARefreshThatMeetLeaveTheHigherEpoch(t *testing.T) { // R19
+	for hinted, want := range map[uint64]string{8: "c", 9: "c", 10: "b"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newShards(t, nil)
+			s.moved(9, "c")
+			s.fetch = s.after(time.Millisecond)
+			used, err := s.registry.Owner(t.Context(), "k")
+			require.NoError(t, err)
+			var wg sync.WaitGroup
+			wg.Go(func() { _, _ = s.registry.Force(t.Context()) })
+			for range 10 {
+				wg.Go(func() {
+					time.Sleep(time.Millisecond)
+					s.registry.Learn("k", used, "b", hinted)
+				})
+			}
+			wg.Wait()
+			target, err := s.registry.Owner(t.Context(), "k")
+			require.NoError(t, err)
+			require.Equal(t, want, target.Endpoint)
+		})
+	}
+}
+
+func TestAThousandHintsAtOnceCostNoFetchEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShards(t, map[string][]layertest.Step{"a": {hinting("b", "8")}, "b": says("200")})
+		s.moved(8, "b")
+		start := time.Now()
+		require.EqualValues(t, 1000, together(t, 1000, s.build(roundtrippers.OwnershipBuilder{})))
+		require.Zero(t, time.Since(start))
+		time.Sleep(time.Minute)
+		require.LessOrEqual(t, s.fetches.Load(), int64(2))
+	})
+}
