@@ -285,41 +285,84 @@ type countingCloser struct {
 
 func (c *countingCloser) Close() error { c.closes.Add(1); return c.ReadCloser.Close() }
 
-func TestABlockedSourceBlocksOnlyItsUpload(t *testing.T) {
-	for _, withGetBody := range []bool{false, true} {
-		t.Run(fmt.Sprint("GetBody ", withGetBody), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				source, writer := io.Pipe()
-				counted := &countingCloser{ReadCloser: source}
-				var uploads sync.WaitGroup
-				var sent [3]bytes.Buffer
-				n := -1
-				base := middleware.RoundTripperFunc(func(req *http.Request) (*http.Response, error) {
-					n++
-					into := &sent[n]
-					uploads.Go(func() { _, _ = io.Copy(into, req.Body); _ = req.Body.Close() })
-					time.Sleep(time.Second) // an early answer: the source has given nothing more by then
-					return &http.Response{StatusCode: []int{503, 503, 200}[n], Body: io.NopCloser(strings.NewReader("body of 200"))}, nil
-				})
-				req := streamed(t.Context(), counted)
-				if withGetBody {
-					req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("text")), nil }
-				}
-				go func() { _, _ = writer.Write([]byte("te")) }()
-				answered(t, stack(t, base, again{}), req, 200)
-				if withGetBody { // each attempt has a source of its own, opened when the blocked Read has returned
-					require.NoError(t, writer.Close())
-				} else {
-					_, err := writer.Write([]byte("xt"))
-					require.NoError(t, err)
-					require.NoError(t, writer.Close())
-				}
-				uploads.Wait()
-				require.Equal(t, "text", sent[2].String())
-				require.EqualValues(t, 1, counted.closes.Load())
-			})
+// trickle gives "te", then blocks until more comes or it is closed.
+type trickle struct {
+	*io.PipeReader
+	more    *io.PipeWriter
+	reading atomic.Bool
+	closes  atomic.Int64
+}
+
+func newTrickle() *trickle {
+	s := &trickle{}
+	s.PipeReader, s.more = io.Pipe()
+	go func() { _, _ = s.more.Write([]byte("te")) }()
+	return s
+}
+
+func (s *trickle) Read(p []byte) (int, error) {
+	s.reading.Store(true)
+	defer s.reading.Store(false)
+	return s.PipeReader.Read(p)
+}
+
+func (s *trickle) Close() error { s.closes.Add(1); return s.PipeReader.Close() }
+
+// early answers each attempt after a second, whatever was uploaded by then.
+type early struct {
+	answers []int
+	sent    [3]bytes.Buffer
+	n       int
+	uploads sync.WaitGroup
+}
+
+func (e *early) RoundTrip(req *http.Request) (*http.Response, error) {
+	into, code := &e.sent[e.n], e.answers[e.n]
+	e.n++
+	e.uploads.Go(func() { _, _ = io.Copy(into, req.Body); _ = req.Body.Close() })
+	time.Sleep(time.Second)
+	return &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader("body of " + fmt.Sprint(code)))}, nil
+}
+
+func TestABlockedSourceIsWaitedForByTheNextReader(t *testing.T) {
+	for _, limit := range []int64{4, 3} { // with 3 the Read that nobody waits for any more ends beyond it
+		bubble(t, func(t *testing.T) {
+			source, base := newTrickle(), &early{answers: []int{503, 503, 200}}
+			answered(t, stack(t, base, middleware.ReplayBody{MaxBytes: limit}, again{}), streamed(t.Context(), source), 200)
+			_, err := source.more.Write([]byte("xt"))
+			require.NoError(t, err)
+			require.NoError(t, source.more.Close())
+			base.uploads.Wait()
+			require.Equal(t, "text", base.sent[2].String())
+			require.EqualValues(t, 1, source.closes.Load())
 		})
 	}
+}
+
+func TestABlockedSourceIsGivenUpWhereGetBodyHasAnother(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		base := &early{answers: []int{503, 503, 200}}
+		sources := []*trickle{newTrickle()}
+		req := streamed(t.Context(), sources[0])
+		req.GetBody = func() (io.ReadCloser, error) {
+			for _, s := range sources {
+				if s.reading.Load() {
+					t.Error("GetBody is called while a body is read")
+				}
+			}
+			if len(sources) == 2 {
+				return io.NopCloser(strings.NewReader("text")), nil
+			}
+			sources = append(sources, newTrickle())
+			return sources[len(sources)-1], nil
+		}
+		answered(t, stack(t, base, again{}), req, 200)
+		base.uploads.Wait()
+		require.Equal(t, "text", base.sent[2].String())
+		for _, s := range sources {
+			require.EqualValues(t, 1, s.closes.Load())
+		}
+	})
 }
 
 func TestCancellationEndsABlockedSource(t *testing.T) {

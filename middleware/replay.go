@@ -90,35 +90,33 @@ func (b *replay) again() (io.ReadCloser, error) {
 	old, r := b.live, &replayReader{of: b}
 	old.detached, b.live = true, r
 	b.free.Broadcast()
-	switch {
-	case b.getBody == nil:
+	if b.getBody == nil {
 		r.src = old.src
-	case !b.busy:
-		// Where the transport is done with the old source, as it mostly is, a
-		// GetBody that fails is known before the answer in hand is given up.
-		if err := b.reopen(old, r); err != nil {
+		return r, nil
+	}
+	b.mu.Unlock()
+	old.src.Close() // ends a Read that blocks
+	b.mu.Lock()
+	if !b.busy {
+		// The transport is done with the old source, as it mostly is: a GetBody that
+		// fails is known before the answer in hand is given up.
+		if err := b.open(r); err != nil {
 			return nil, err
 		}
-	default:
-		r.old = old // to be closed when its Read returns
 	}
 	return r, nil
 }
 
-// reopen replaces old's source by a new one for r. Called with mu held and
-// nothing under way; mu is free while it calls out.
-func (b *replay) reopen(old, r *replayReader) error {
+// open has the caller open another source for r. Called with mu held.
+func (b *replay) open(r *replayReader) error {
 	var body io.ReadCloser
 	var err error
-	b.callOut(func() {
-		old.src.Close()
-		body, err = b.getBody()
-	})
+	b.callOut(func() { body, err = b.getBody() })
 	if err != nil {
 		b.failed = true
 		return err
 	}
-	r.old, r.src = nil, &source{body: body}
+	r.src = &source{body: body}
 	return nil
 }
 
@@ -151,9 +149,8 @@ func (b *replay) finish(answered bool) {
 
 type replayReader struct {
 	of  *replay
-	src *source       // nil until opened
-	old *replayReader // whose Read is awaited before src is opened
-	pos int           // in kept
+	src *source // nil until opened, when no Read of the one before is under way
+	pos int     // in kept
 
 	detached, closed bool
 }
@@ -176,7 +173,7 @@ func (r *replayReader) Read(p []byte) (int, error) {
 			b.free.Wait()
 			continue
 		case r.src == nil:
-			if err := b.reopen(r.old, r); err != nil {
+			if err := b.open(r); err != nil {
 				return 0, err
 			}
 			continue
@@ -216,14 +213,14 @@ func (b *replay) keep(r *replayReader, p []byte) {
 	}
 }
 
-// Close closes the source, unless another reader needs it.
+// Close closes the source, unless another reader may need it.
 func (r *replayReader) Close() error {
 	b := r.of
 	b.mu.Lock()
 	r.closed = true
 	b.free.Broadcast()
 	src := r.src
-	if shared := b.getBody == nil; shared && (r.detached || !b.finished && !b.overflow) {
+	if shared := b.getBody == nil; shared && (r.detached || !b.finished) {
 		src = nil
 	}
 	b.mu.Unlock()

@@ -207,6 +207,20 @@ func TestARefusalBelowAForeignRoundTripperIsNoSendEither(t *testing.T) {
 	require.Equal(t, middleware.Refused, seen.list[1].Cause)
 }
 
+func TestAForeignRoundTripperMayReplaceTheErrorOfAStackBelow(t *testing.T) {
+	replacing := func(next http.RoundTripper) http.RoundTripper {
+		return middleware.RoundTripperFunc(func(req *http.Request) (*http.Response, error) {
+			_, err := next.RoundTrip(req)
+			return nil, errors.New("in other words: " + err.Error())
+		})
+	}
+	script := layertest.NewScript(t, layertest.Step{Err: errBoom})
+	err := failed(t, stack(t, replacing(stack(t, script)), again{}), get(t.Context()))
+	require.Equal(t, middleware.Broken, err.Outcome.Cause)
+	require.Len(t, script.Sends(), 3, "it was sent and failed, whatever it is called")
+	require.Equal(t, 3, err.Report.Sends)
+}
+
 func TestAnOpenCircuitIsNoSendAndAnotherEndpointMayServe(t *testing.T) {
 	open := 2
 	breaker := middleware.LayerFunc(func(next http.RoundTripper) http.RoundTripper {
