@@ -82,6 +82,9 @@ func (s *shards) moved(epoch uint64, owner string) {
 func (s *shards) serves(node string, steps ...layertest.Step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.nodes == nil {
+		s.nodes = map[string][]layertest.Step{}
+	}
 	s.nodes[node] = steps
 }
 
