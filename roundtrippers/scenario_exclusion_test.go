@@ -87,7 +87,10 @@ func TestExcludedRegionsGetNothingWhateverHappensToTheOthers(t *testing.T) {
 			accounts(t, func(t *testing.T, multi bool) {
 				for _, trouble := range troubles() {
 					t.Run(trouble.name, func(t *testing.T) {
-						stack := roundtrippers.Builder{AttemptTimeout: time.Second}
+						stack := roundtrippers.Builder{
+							AttemptTimeout: time.Second,
+							Failover:       roundtrippers.Failover{TopologyRetries: 12}, // 120 add nothing but time
+						}
 						inWorld(t, setup{sim: cosmostest.Config{MultiWrite: multi}, stack: stack, partitioned: row.partitioned}, func(t *testing.T, w *world) {
 							untouched(t, w, trouble, row.excluded, row.partitioned)
 						})
