@@ -264,10 +264,15 @@ func (op *Operation) end(resp *http.Response) {
 	}
 }
 
-// abandon ends an operation that a panic has cut off.
+// abandon ends an operation that a panic has cut off, an observer's for instance:
+// then there may be an answer that nobody will get.
 func (op *Operation) abandon() {
-	if !op.done.Load() {
-		op.end(nil)
+	if op.done.Load() {
+		return
+	}
+	op.end(nil)
+	if resp, _ := op.Result(); resp != nil && resp.Body != nil {
+		_ = resp.Body.Close()
 	}
 }
 
