@@ -153,6 +153,9 @@ func TestSoakWithATenthOfTheKeysMovingEachSecond(t *testing.T) { // issue point 
 			synctest.Test(t, func(t *testing.T) {
 				const clients, segments = 64, 60
 				length := time.Minute
+				if raceEnabled {
+					length = 5 * time.Second // the detector is slow; what it looks for happens in each of them
+				}
 				c := newClustered(t, ownershiptest.Config{InMemory: true, Segments: segments, Latency: 10 * time.Millisecond, Hints: hints}, roundtrippers.OwnershipBuilder{})
 				ctx, stop := context.WithCancel(t.Context())
 				var wg sync.WaitGroup
@@ -213,7 +216,7 @@ func TestSoakWithATenthOfTheKeysMovingEachSecond(t *testing.T) { // issue point 
 					c.Answers(ownership.Moved), c.Answers(ownership.OwnershipChanging), c.Answers(ownership.Migrating))
 				require.Equal(t, sum(done), total, "no lost update, none twice")
 				require.GreaterOrEqual(t, success, 0.999)
-				require.LessOrEqual(t, float64(c.Fetches()), 2.5*length.Seconds(), "two a second by the debounce, and those who insisted")
+				require.LessOrEqual(t, float64(c.Fetches()), 2.5*length.Seconds()+5, "two a second by the debounce, and those who insisted")
 				require.LessOrEqual(t, slowest, 5*time.Second)
 			}) // the bubble fails if a goroutine is left
 		})

@@ -113,6 +113,7 @@ func TestAHintThatTheNamedOwnerRejectsIsGivenUp(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newShards(t, map[string][]layertest.Step{"a": {hinting("b", epoch)}, "b": says("421"), "c": says("200")})
 				s.moved(9, "c")
+				s.fetch = s.after(time.Millisecond) // not before the hint has served
 				status, err := send(t.Context(), s.build(roundtrippers.OwnershipBuilder{}))
 				require.NoError(t, err)
 				require.Equal(t, 200, status)
