@@ -17,20 +17,33 @@ type judgement struct {
 // Judge returns what a result means in d's words. The answer is remembered: the
 // same result is judged once, however many layers ask.
 func (op *Operation) Judge(d Dialect, resp *http.Response, err error) Outcome {
+	if v := op.viewOf(d); v != nil {
+		op.view.Store(v)
+	}
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	if i := op.viewOf(d); i >= 0 {
-		op.current = i
-	}
 	if op.judged.resp == resp && same(op.judged.err, err) && same(op.judged.dialect, d) {
 		return op.judged.outcome
 	}
 	out := op.judge(d, resp, err)
-	op.judged = judgement{dialect: d, resp: resp, err: err, outcome: out}
+	op.remember(judgement{dialect: d, resp: resp, err: err, outcome: out})
 	if n := len(op.attempts); n > 0 && op.attempts[n-1].by == nil && (resp != nil || op.fromBase(err)) {
 		op.attempts[n-1].note(out, err) // a layer between has made a better error
 	}
 	return out
+}
+
+// remember keeps a judgement. An answer that the only dialect there is does not
+// call transient is settled: every loop on its way up lets it pass after one
+// look, which took the lock and a copy of the outcome off each of seven layers
+// (BenchmarkFullStackGET).
+func (op *Operation) remember(j judgement) {
+	op.judged = j
+	if len(op.views) == 0 && j.resp != nil && (!j.outcome.Cause.Transient() || j.outcome.NoRetry) {
+		op.settled.Store(j.resp)
+	} else {
+		op.settled.Store(nil)
+	}
 }
 
 func (op *Operation) judge(d Dialect, resp *http.Response, err error) Outcome {

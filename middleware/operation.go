@@ -26,16 +26,17 @@ type Operation struct {
 	observer atomic.Pointer[Observer]
 	led      atomic.Bool // some RoundTripper will end the operation
 	done     atomic.Bool
-	stacked  atomic.Bool  // attempts are recorded above the base of a Stack only
-	sendOnce atomic.Bool  // hide GetBody from net/http
-	asked    atomic.Bool  // written by net/http where the attempt is traced,
-	wrote    atomic.Int32 // as is this: how often
+	stacked  atomic.Bool                   // attempts are recorded above the base of a Stack only
+	sendOnce atomic.Bool                   // hide GetBody from net/http
+	asked    atomic.Bool                   // written by net/http where the attempt is traced,
+	wrote    atomic.Int32                  // as is this: how often
+	view     atomic.Pointer[view]          // of the dialect at work
+	settled  atomic.Pointer[http.Response] // the answer that no loop need look at
 
 	mu       sync.Mutex
 	ctx      context.Context // governs the operation: the caller's, or a Deadline layer's
 	guarded  bool
-	views    []view
-	current  int // the view of the layer at work
+	views    []*view // of all dialects, where there are several
 	wishes   wishes
 	target   Target
 	placed   Placement
@@ -49,12 +50,12 @@ type Operation struct {
 	stop     Stop
 	wait     time.Duration // before the next attempt, for its record
 
-	firstView    [1]view    // backs views until there is a second one
-	firstAttempt [1]Attempt // backs attempts likewise
+	firstView    view
+	firstAttempt [1]Attempt // backs attempts until there is a second one
 }
 
-// view is what one dialect makes of the operation. There are several only where
-// stacks with different dialects are nested.
+// view is what one dialect makes of the operation. It does not change once it is
+// there. There are several only where stacks with different dialects are nested.
 type view struct {
 	dialect Dialect
 	intent  Intent
@@ -97,7 +98,6 @@ func Begin(req *http.Request) (*Operation, *http.Request) {
 	op.started = time.Now()
 	op.inputs = inputsOf(req.Context())
 	op.guarded = op.inputs.level == idempotency.NonIdempotent
-	op.views = op.firstView[:0]
 	op.attempts = op.firstAttempt[:0]
 	ctx.req = *req.WithContext(ctx)
 	op.keepBody(&ctx.req, defaultReplayBytes)
@@ -149,72 +149,84 @@ func (op *Operation) lead(ctx context.Context) bool {
 
 // speak makes d the dialect at work and reports whether it was another one.
 func (op *Operation) speak(d Dialect, req *http.Request) bool {
+	if v := op.view.Load(); v != nil && same(v.dialect, d) {
+		return false
+	}
+	if v := op.viewOf(d); v != nil {
+		op.view.Store(v)
+		return true
+	}
+	in := d.Intent(req)
+	if in.PartitionKey == "" {
+		in.PartitionKey = op.inputs.partitionKey
+	}
+	if op.inputs.level != idempotency.Unknown {
+		in.Level = op.inputs.level
+	}
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	i := op.viewOf(d)
-	switch {
-	case i < 0:
-		in := d.Intent(req)
-		if in.PartitionKey == "" {
-			in.PartitionKey = op.inputs.partitionKey
+	v := &op.firstView
+	if op.view.Load() != nil {
+		if len(op.views) == 0 {
+			op.views = append(op.views, &op.firstView)
 		}
-		if op.inputs.level != idempotency.Unknown {
-			in.Level = op.inputs.level
-		}
-		op.current = len(op.views)
-		op.views = append(op.views, view{dialect: d, intent: in})
-	case i == op.current:
-		return false
-	default:
-		op.current = i
+		v = new(view)
+		op.views = append(op.views, v)
 	}
+	v.dialect, v.intent = d, in
+	op.view.Store(v)
 	return true
 }
 
-// viewOf returns the place of d's view, -1 if there is none.
-func (op *Operation) viewOf(d Dialect) int {
-	for i := range op.views {
-		if same(op.views[i].dialect, d) {
-			return i
+// viewOf returns d's view, nil if there is none.
+func (op *Operation) viewOf(d Dialect) *view {
+	if v := op.view.Load(); v == nil || same(v.dialect, d) {
+		return v
+	}
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	for _, v := range op.views {
+		if same(v.dialect, d) {
+			return v
 		}
 	}
-	return -1
+	return nil
 }
 
 // dialect is the one at work, nil if there is none.
 func (op *Operation) dialect() Dialect {
-	if len(op.views) == 0 {
-		return nil
+	if v := op.view.Load(); v != nil {
+		return v.dialect
 	}
-	return op.views[op.current].dialect
+	return nil
 }
 
 // intent is in the words of the dialect at work, empty if there is none.
 func (op *Operation) intent() *Intent {
-	if len(op.views) == 0 {
-		return &Intent{}
+	if v := op.view.Load(); v != nil {
+		return &v.intent
 	}
-	return &op.views[op.current].intent
+	return &Intent{}
 }
 
+// stamped gives a request the dialect's own headers, on a copy if it lacks some.
 func (op *Operation) stamped(d Dialect, req *http.Request) *http.Request {
 	s, ok := d.(Stamper)
 	if !ok {
 		return req
 	}
-	in := op.Intent()
+	header := s.Stamp(op.intent(), req.Header)
+	if len(header) == len(req.Header) {
+		return req // a stamp only adds
+	}
 	copied := *req
-	copied.Header = s.Stamp(&in, req.Header)
+	copied.Header = header
 	return &copied
 }
 
 // Intent says what the operation asks for. It is empty until a layer with a
 // dialect has seen the request.
-func (op *Operation) Intent() Intent {
-	op.mu.Lock()
-	defer op.mu.Unlock()
-	return *op.intent()
-}
+func (op *Operation) Intent() Intent { return *op.intent() }
 
 // Guard has the loop refuse to repeat the operation, if its level is
 // NonIdempotent, after any outcome that leaves open whether it was carried out.

@@ -108,7 +108,7 @@ func (op *Operation) startAttempt(r *recorder) (place int, fresh bool) {
 	op.mu.Lock()
 	defer op.mu.Unlock()
 	op.stop = NotStopped
-	a := Attempt{by: r, Started: time.Now(), Target: op.target, Wait: op.wait}
+	a := Attempt{by: r, begun: time.Since(op.started), Target: op.target, Wait: op.wait}
 	op.wait = 0
 	for place = len(op.attempts) - 1; place >= 0; place-- {
 		if outer := &op.attempts[place]; outer.by != nil && outer.by != r {
@@ -139,7 +139,7 @@ func (op *Operation) endAttempt(r *recorder, place int, resp *http.Response, err
 		return Attempt{Number: a.Number, Target: op.target, Cause: Refused, Code: "refused", NotSent: true, Err: err}, true
 	}
 	a.by = nil
-	a.Elapsed = time.Since(a.Started)
+	a.Elapsed = time.Since(op.started) - a.begun
 	a.Target = op.target
 	a.Err = err
 	a.Written = int(op.wrote.Load())
@@ -147,7 +147,7 @@ func (op *Operation) endAttempt(r *recorder, place int, resp *http.Response, err
 	switch {
 	case d != nil:
 		out = op.judge(d, resp, err)
-		op.judged = judgement{dialect: d, resp: resp, err: err, outcome: out}
+		op.remember(judgement{dialect: d, resp: resp, err: err, outcome: out})
 	case resp != nil:
 		out.Status = resp.StatusCode
 	}
@@ -158,7 +158,7 @@ func (op *Operation) endAttempt(r *recorder, place int, resp *http.Response, err
 	if out.Cause.Transient() && !out.Unapplied || out.Cause == Canceled || out.Cause == DeadlineExceeded {
 		op.inDoubt = true
 	}
-	return *a, true
+	return op.told(*a), true
 }
 
 func (a *Attempt) note(out Outcome, err error) {
