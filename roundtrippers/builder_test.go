@@ -227,7 +227,7 @@ func TestEachLayerNamesItsBadField(t *testing.T) {
 	}
 }
 
-func TestSendsAreBoundedByTheSumOfBudgets(t *testing.T) { // X07, B30; DESIGN 3
+func TestSendsAreBoundedByTheSumOfBudgets(t *testing.T) { // X07, X09, X10, B30; DESIGN 3
 	registries := []*regions.Registry{registry(t, false), registry(t, true)}
 	rapid.Check(t, func(rt *rapid.T) { boundedSends(t, rt, registries) })
 }
