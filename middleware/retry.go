@@ -29,6 +29,9 @@ type Verdict struct {
 	// attempt, such as the same request with a fresh token: it is not told as a
 	// RetryScheduled.
 	Replay bool
+	// Quiet is set where the re-send only goes on with a wait that was broken off
+	// before anything was sent: it is not told as a RetryScheduled either.
+	Quiet bool
 	// Err, with a nil Budget, is put before the transport's error. It never
 	// replaces an answer.
 	Err error
@@ -107,6 +110,9 @@ func (r *retrier) loop(op *Operation, req *http.Request) (*http.Response, error)
 	attempt := req
 	for {
 		resp, err := r.next.RoundTrip(attempt)
+		if !r.any && resp != nil && op.settled.Load() == resp {
+			return resp, err
+		}
 		out := op.Judge(r.dialect, resp, err)
 		if !r.asks(out) || op.Intent().Scope == Foreign {
 			return resp, err
@@ -128,7 +134,7 @@ func (r *retrier) loop(op *Operation, req *http.Request) (*http.Response, error)
 			return resp, err
 		}
 		op.spend(v)
-		if !v.Replay {
+		if !v.Replay && !v.Quiet {
 			op.scheduled(ctx, out, v.Budget.Name, v.Wait)
 		}
 		if resp != nil {

@@ -128,7 +128,7 @@ func (r *patient) policy(ctx context.Context, op *middleware.Operation, out midd
 	case n >= patience.Retries:
 		return middleware.Verdict{Budget: r.spent}
 	default:
-		v := middleware.Verdict{Budget: r.budget, Wait: r.wait(op, out, patience, n)}
+		v := middleware.Verdict{Budget: r.budget, Wait: r.wait(op, out, patience, n), Quiet: out.Cause == middleware.CircuitOpen}
 		if patience.Retries == middleware.Unlimited {
 			v.Postpone = r.jittered(orDefault(patience.Max, maxBackoff))
 		}
