@@ -321,7 +321,42 @@ func TestExcludedRegionsAreNotUsedWhenTrippedEither(t *testing.T) { // DESIGN ru
 		time.Sleep(8 * time.Second)
 		w.forget()
 		require.Equal(t, []string{east}, w.must(w.get(excluding(t.Context(), west), key)), "no probe of a region that the caller excludes")
-		require.Equal(t, []string{west}, w.must(w.get(t.Context(), key)), "nor does it take the probe from others")
+		require.Equal(t, []string{west}, w.must(w.get(t.Context(), key)))
+	})
+}
+
+func TestAnOperationThatExcludesARegionDoesNotHoldItsProbe(t *testing.T) {
+	inPartitions(t, sixteen, func(t *testing.T, w *placed) {
+		key := w.key("1")
+		w.warm(key)
+		fault := w.sick(cosmostest.Error(503, 0), "1", west)
+		w.trip(key)
+		fault.heal()
+		time.Sleep(8 * time.Second)
+		w.sick(cosmostest.Answer{Delay: 5 * time.Second}, "1", east)
+		done := make(chan result)
+		go func() { done <- w.get(excluding(t.Context(), west), key) }()
+		time.Sleep(time.Second)
+		require.Equal(t, []string{west}, w.must(w.get(t.Context(), key)))
+		require.Equal(t, []string{east}, w.must(<-done))
+	})
+}
+
+func TestARegionBehindTheOneThatServesIsNoReasonToSpeakOfAnOverride(t *testing.T) {
+	inPartitions(t, sixteen, func(t *testing.T, w *placed) {
+		key := w.key("1")
+		w.warm(key)
+		w.sick(cosmostest.Error(503, 0), "1", east)
+		for range 10 {
+			require.Equal(t, []string{east, north}, w.must(w.get(excluding(t.Context(), west), key)))
+		}
+		require.Len(t, w.events(middleware.BreakerOpened), 1)
+		r := w.get(t.Context(), key)
+		require.Equal(t, []string{west}, w.must(r))
+		require.False(t, r.report.Attempts[0].Override, "that is the usual order")
+		r = w.get(excluding(t.Context(), west), key)
+		require.Equal(t, []string{north}, w.must(r))
+		require.True(t, r.report.Attempts[0].Override)
 	})
 }
 

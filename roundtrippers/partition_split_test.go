@@ -174,3 +174,15 @@ func TestASplitThatDoesNotEndSaysSoInTime(t *testing.T) {
 		require.Less(t, r.took, time.Second)
 	})
 }
+
+func TestAHerdThatWaitsForASplitSharesItsReads(t *testing.T) {
+	inPartitions(t, named(16), func(t *testing.T, w *placed) {
+		key := w.key("1")
+		w.warm(key)
+		change := w.BeginSplit("d", "c", "1")
+		time.AfterFunc(1500*time.Millisecond, change.PublishHalf)
+		time.AfterFunc(3*time.Second, func() { change.Complete() })
+		w.crowd(64, func(ctx context.Context) { w.must(w.get(ctx, key)) })
+		require.LessOrEqual(t, w.walks(), 30, "one in 100 ms, for some 400 retries")
+	})
+}
