@@ -110,22 +110,30 @@ func (e *Error) Error() string {
 	if e.LastStatus != 0 {
 		fmt.Fprintf(&b, ", last answer %d/%d", e.LastStatus, e.LastSubstatus)
 	}
-	fmt.Fprintf(&b, ": %v", withoutQuery(e.Err))
+	fmt.Fprintf(&b, ": %v", Redact(e.Err))
 	return b.String()
 }
 
-// withoutQuery returns err, or what may be shown of it: an http.Client below
-// quotes URLs whole, and a query can be a credential.
-func withoutQuery(err error) error {
+// Redact returns err, or what may be shown of it: an http.Client below quotes URLs
+// whole, and their user and query can be credentials. What it returns in place of
+// err is for showing only.
+func Redact(err error) error {
 	var u *url.Error
 	if !errors.As(err, &u) {
 		return err
 	}
-	bare, _, found := strings.Cut(u.URL, "?")
-	if !found {
+	bare, inner := u.URL, Redact(u.Err)
+	if parsed, parseErr := url.Parse(u.URL); parseErr != nil {
+		bare = "..."
+	} else if parsed.User != nil || parsed.RawQuery != "" {
+		parsed.User, parsed.RawQuery = nil, ""
+		bare = parsed.String()
+	}
+	if bare == u.URL && inner == u.Err { //nolint:errorlint // the very same
 		return err
 	}
-	return errors.New(strings.ReplaceAll(err.Error(), u.URL, bare))
+	shown := url.Error{Op: u.Op, URL: bare, Err: inner}
+	return errors.New(strings.ReplaceAll(err.Error(), u.Error(), shown.Error()))
 }
 
 // Unwrap returns the transport's error, or the cause of the context's end.

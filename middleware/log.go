@@ -60,6 +60,6 @@ func attrsOf(e Event) []slog.Attr {
 	add(e.Elapsed != 0, slog.Duration("elapsed", round(e.Elapsed)))
 	add(e.Rows != 0, slog.Int("rows", e.Rows))
 	add(e.Stop != NotStopped, slog.String("stop", e.Stop.String()))
-	add(e.Err != nil, slog.Any("err", withoutQuery(e.Err)))
+	add(e.Err != nil, slog.Any("err", Redact(e.Err)))
 	return attrs
 }

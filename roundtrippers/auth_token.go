@@ -2,11 +2,8 @@ package roundtrippers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
-	"strings"
 	"sync"
 	"time"
 
@@ -43,27 +40,16 @@ func (t Token) MarshalText() ([]byte, error) { return []byte(fmt.Sprint(t)), nil
 // matches middleware.ErrNoCredential.
 type AuthError struct{ Err error }
 
-func (e *AuthError) Error() string { return "no token: " + withoutQueries(e.Err) }
+func (e *AuthError) Error() string { return "no token: " + middleware.Redact(e.Err).Error() }
+
+// MarshalText gives loggers that marshal what Error shows, and no more.
+func (e *AuthError) MarshalText() ([]byte, error) { return []byte(e.Error()), nil }
 
 // Is matches middleware.ErrNoCredential.
 func (e *AuthError) Is(target error) bool { return target == middleware.ErrNoCredential }
 
 // Unwrap returns the error of the token's source.
 func (e *AuthError) Unwrap() error { return e.Err }
-
-// withoutQueries is err's text without the query of the URL that an http.Client
-// quotes: token endpoints take credentials there.
-func withoutQueries(err error) string {
-	text := err.Error()
-	var u *url.Error
-	if errors.As(err, &u) {
-		if parsed, parseErr := url.Parse(u.URL); parseErr == nil && (parsed.RawQuery != "" || parsed.User != nil) {
-			parsed.RawQuery, parsed.User = "", nil
-			text = strings.ReplaceAll(text, u.URL, parsed.String())
-		}
-	}
-	return text
-}
 
 // tokens keeps the current token and fetches the next, once for all who need it.
 type tokens struct {
