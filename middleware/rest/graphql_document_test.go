@@ -42,15 +42,3 @@ func FuzzADocumentWithAMutationIsNoQuery(f *testing.F) {
 		_ = isQuery(Document{Query: before})
 	})
 }
-
-func FuzzRetryAfter(f *testing.F) {
-	for _, seed := range []string{"", "1", "-1", "99999999999999999999", "1.5", "Wed, 21 Oct 2015 07:28:00 GMT", " 7 "} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) { // R50
-		wait := retryAfter(map[string][]string{"Retry-After": {text}})
-		if wait < 0 || wait > maxWait {
-			t.Fatalf("%q: %v", text, wait)
-		}
-	})
-}
