@@ -3,6 +3,7 @@ package roundtrippers_test
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -332,5 +333,16 @@ func TestAnAccountsRegistryServesSeveralStacks(t *testing.T) {
 		w.trip(key)
 		w.rt = w.stack(setup{})
 		require.Equal(t, []string{east}, w.must(w.get(t.Context(), key)))
+	})
+}
+
+func TestContainersOfAnyNameAreResolved(t *testing.T) {
+	inPartitions(t, setup{}, func(t *testing.T, w *placed) {
+		for _, name := range []string{"with space", "100%", "größe", "a+b", "docs"} {
+			w.CreateContainer("d b", name, cosmostest.Container{Ranges: 4})
+			r := w.send(t.Context(), http.MethodPost, "/dbs/d%20b/colls/"+url.PathEscape(name)+"/docs", document("i"), "X-Ms-Documentdb-Is-Upsert", "True")
+			require.Equal(t, []string{west}, w.must(r), name)
+			require.Equal(t, w.RangeOf("d b", name, quoted("p")), r.report.Attempts[0].Range, name)
+		}
 	})
 }
