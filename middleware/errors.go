@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -87,7 +88,7 @@ func (op *Operation) typed(err error) error {
 		LastStatus: op.last.status, LastSubstatus: op.last.substatus, LastHeader: op.last.header,
 	}
 	if op.stop == Deadline {
-		e.Outcome = contextOutcome(op.dialect(), op.intent(), context.DeadlineExceeded)
+		e.Outcome = op.ended(op.dialect(), context.DeadlineExceeded)
 	} else {
 		e.Outcome = op.judge(op.dialect(), nil, err)
 		if e.Stop == NotRetried && e.Outcome.Cause == DeadlineExceeded {
@@ -118,22 +119,50 @@ func (e *Error) Error() string {
 // whole, and their user and query can be credentials. What it returns in place of
 // err is for showing only.
 func Redact(err error) error {
-	var u *url.Error
-	if !errors.As(err, &u) {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	shown := text
+	eachURL(err, func(whole string) {
+		if bare := bareURL(whole); bare != whole {
+			shown = strings.ReplaceAll(shown, strconv.Quote(whole), strconv.Quote(bare)) // as url.Error has it
+			shown = strings.ReplaceAll(shown, whole, bare)
+		}
+	})
+	if shown == text {
 		return err
 	}
-	bare, inner := u.URL, Redact(u.Err)
-	if parsed, parseErr := url.Parse(u.URL); parseErr != nil {
-		bare = "..."
-	} else if parsed.User != nil || parsed.RawQuery != "" {
-		parsed.User, parsed.RawQuery = nil, ""
-		bare = parsed.String()
+	return errors.New(shown)
+}
+
+// eachURL calls f for the URLs of all errors in err's tree: there is one for each
+// client that the error came through, and one for each of several joined.
+func eachURL(err error, f func(whole string)) {
+	if u, ok := err.(*url.Error); ok { //nolint:errorlint // each is looked at
+		f(u.URL)
 	}
-	if bare == u.URL && inner == u.Err { //nolint:errorlint // the very same
-		return err
+	switch e := err.(type) { //nolint:errorlint // each is looked at
+	case interface{ Unwrap() error }:
+		eachURL(e.Unwrap(), f)
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			eachURL(inner, f)
+		}
 	}
-	shown := url.Error{Op: u.Op, URL: bare, Err: inner}
-	return errors.New(strings.ReplaceAll(err.Error(), u.Error(), shown.Error()))
+}
+
+// bareURL is a URL without user and query.
+func bareURL(whole string) string {
+	parsed, err := url.Parse(whole)
+	switch {
+	case err != nil:
+		return "..."
+	case parsed.User == nil && parsed.RawQuery == "":
+		return whole
+	}
+	parsed.User, parsed.RawQuery = nil, ""
+	return parsed.String()
 }
 
 // Unwrap returns the transport's error, or the cause of the context's end.

@@ -46,20 +46,21 @@ func (op *Operation) remember(j judgement) {
 	}
 }
 
+// judge is called with mu held.
 func (op *Operation) judge(d Dialect, resp *http.Response, err error) Outcome {
 	if resp != nil {
-		return d.Judge(op.intent(), resp, nil)
+		return op.ask(d, resp, nil)
 	}
 	// The caller's end comes first: a dial that fails because the caller left
 	// says nothing about the endpoint (X18).
 	if end := op.ctx.Err(); end != nil {
-		return contextOutcome(d, op.intent(), end)
+		return op.ended(d, end)
 	}
 	if !op.fromBase(err) {
 		var wait *WaitError
 		switch {
 		case errors.As(err, &wait):
-			out := contextOutcome(d, op.intent(), context.DeadlineExceeded)
+			out := op.ended(d, context.DeadlineExceeded)
 			out.Unapplied = true
 			return out
 		case errors.Is(err, ErrCircuitOpen):
@@ -77,7 +78,7 @@ func (op *Operation) judge(d Dialect, resp *http.Response, err error) Outcome {
 	if op.replay != nil && op.replay.broken() {
 		return Outcome{Cause: Unmendable, Code: "request body"} // the caller's reader failed, not the server (B04)
 	}
-	if op.neverWritten() {
+	if op.neverWritten(err) {
 		// Only the trace tells a failed TLS handshake from a connection that was
 		// closed unanswered: both are a plain EOF (DESIGN rule 5).
 		if out := JudgeError(err); out.Cause == Unmendable {
@@ -89,10 +90,18 @@ func (op *Operation) judge(d Dialect, resp *http.Response, err error) Outcome {
 	if errors.As(err, &inner) && inner.Outcome.Cause != Unjudged {
 		return inner.Outcome
 	}
+	return op.ask(d, nil, err)
+}
+
+// ask has d judge while mu, which is held, is free: a dialect may ask the operation.
+func (op *Operation) ask(d Dialect, resp *http.Response, err error) Outcome {
+	in := op.intent()
+	op.mu.Unlock()
+	defer op.mu.Lock()
 	if d == nil {
 		return JudgeError(err)
 	}
-	return d.Judge(op.intent(), nil, err)
+	return d.Judge(in, resp, err)
 }
 
 // fromBase reports whether err came from the transport itself rather than from
@@ -102,14 +111,15 @@ func (op *Operation) fromBase(err error) bool {
 	return n > 0 && op.attempts[n-1].Err != nil && errors.Is(err, op.attempts[n-1].Err)
 }
 
-func contextOutcome(d Dialect, in *Intent, end error) Outcome {
+// ended judges the end of the operation's context. Called with mu held.
+func (op *Operation) ended(d Dialect, end error) Outcome {
 	if !errors.Is(end, context.DeadlineExceeded) {
 		return Outcome{Cause: Canceled, Code: "canceled"}
 	}
 	if d == nil {
 		return Outcome{Cause: DeadlineExceeded, Code: "deadline"}
 	}
-	out := d.Judge(in, nil, end)
+	out := op.ask(d, nil, end)
 	out.Cause = DeadlineExceeded
 	return out
 }

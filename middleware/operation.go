@@ -29,7 +29,8 @@ type Operation struct {
 	stacked  atomic.Bool                   // attempts are recorded above the base of a Stack only
 	sendOnce atomic.Bool                   // hide GetBody from net/http
 	asked    atomic.Bool                   // written by net/http where the attempt is traced,
-	wrote    atomic.Int32                  // as is this: how often
+	got      atomic.Bool                   // as is this: a connection,
+	wrote    atomic.Int32                  // and this: how often
 	view     atomic.Pointer[view]          // of the dialect at work
 	settled  atomic.Pointer[http.Response] // the answer that no loop need look at
 
@@ -83,6 +84,13 @@ func (c *opContext) Value(key any) any {
 	}
 	return c.Context.Value(key)
 }
+
+// String keeps who prints a context from printing the request, whose headers
+// hold credentials.
+func (c *opContext) String() string { return "reroute.Operation" }
+
+// GoString is String.
+func (c *opContext) GoString() string { return c.String() }
 
 // Begin joins the operation in req's context, or starts one. The returned
 // request carries it: it is req itself when joined, a shallow copy when started.

@@ -104,6 +104,7 @@ func (op *Operation) passing() {
 // it over.
 func (op *Operation) startAttempt(r *recorder) (place int, fresh bool) {
 	op.asked.Store(false)
+	op.got.Store(false)
 	op.wrote.Store(0)
 	op.mu.Lock()
 	defer op.mu.Unlock()
@@ -143,11 +144,13 @@ func (op *Operation) endAttempt(r *recorder, place int, resp *http.Response, err
 	a.Target = op.target
 	a.Err = err
 	a.Written = int(op.wrote.Load())
+	op.judged = judgement{resp: resp, err: err} // not yet, but abandon has to find the answer
 	d, out := op.dialect(), Outcome{}
 	switch {
 	case d != nil:
 		out = op.judge(d, resp, err)
 		op.remember(judgement{dialect: d, resp: resp, err: err, outcome: out})
+		a = &op.attempts[place] // the lock was free meanwhile
 	case resp != nil:
 		out.Status = resp.StatusCode
 	}

@@ -112,6 +112,14 @@ func (b *replay) open(r *replayReader) error {
 	var body io.ReadCloser
 	var err error
 	b.callOut(func() { body, err = b.getBody() })
+	switch {
+	case err != nil:
+	case body == nil:
+		err = ErrBodyNotReplayable // a GetBody that gives neither
+	case r.detached || r.closed: // meanwhile, and nobody else knows of it
+		b.callOut(func() { _ = body.Close() })
+		return nil
+	}
 	if err != nil {
 		b.failed = true
 		return err

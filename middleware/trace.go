@@ -1,6 +1,8 @@
 package middleware
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/http/httptrace"
 )
@@ -14,6 +16,7 @@ import (
 func (op *Operation) Trace(req *http.Request) *http.Request {
 	trace := &httptrace.ClientTrace{
 		GetConn: func(string) { op.asked.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { op.got.Store(true) },
 		// Fires when the headers enter the write buffer, before they are flushed:
 		// true means "may have been sent", false "certainly not".
 		WroteHeaders: func() { op.wrote.Add(1) },
@@ -22,5 +25,9 @@ func (op *Operation) Trace(req *http.Request) *http.Request {
 }
 
 // neverWritten reports whether the trace saw the last attempt fail before its
-// headers were written.
-func (op *Operation) neverWritten() bool { return op.asked.Load() && op.wrote.Load() == 0 }
+// headers were written. One that was cut off on a connection may still be about
+// to tell: over HTTP/2 they are on the wire by then, and net/http does not wait.
+func (op *Operation) neverWritten(err error) bool {
+	cut := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrAttemptTimeout)
+	return op.asked.Load() && op.wrote.Load() == 0 && !(cut && op.got.Load())
+}
