@@ -72,25 +72,27 @@ type (
 )
 
 func (l *Auth) start() error {
-	switch {
-	case l.Dialect == nil:
-		return errNoDialect
-	case l.Source == nil:
-		return errors.New("Source is nil: where do tokens come from?")
-	case len(l.Origins) == 0:
-		return errors.New("Origins is empty: who may see the token?")
-	case l.RefreshTimeout < 0:
-		return fmt.Errorf("RefreshTimeout is %v, want > 0", l.RefreshTimeout)
-	case l.RefreshAhead < 0:
-		return fmt.Errorf("RefreshAhead is %v, want >= 0", l.RefreshAhead)
+	var m mistakes
+	m.dialect(l.Dialect)
+	if l.Source == nil {
+		m.add(errors.New("Source is nil: where do tokens come from?"))
 	}
+	if len(l.Origins) == 0 {
+		m.add(errors.New("Origins is empty: who may see the token?"))
+	}
+	negative(&m, "RefreshTimeout", l.RefreshTimeout)
+	negative(&m, "RefreshAhead", l.RefreshAhead)
 	origins := map[string]bool{}
 	for i, text := range l.Origins {
 		u, err := url.Parse(text)
 		if err != nil || u.Scheme == "" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-			return fmt.Errorf("Origins[%d] is no origin, want scheme://host[:port]", i) // not shown: it may hold a credential
+			m.add(fmt.Errorf("Origins[%d] is no origin, want scheme://host[:port]", i)) // not shown: it may hold a credential
+			continue
 		}
 		origins[originOf(u)] = true
+	}
+	if len(m) > 0 {
+		return m.join()
 	}
 	l.once.Do(func() {
 		l.origins = origins

@@ -2,7 +2,6 @@ package roundtrippers
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -50,17 +49,14 @@ type Circuit struct {
 
 // Wrap reports a missing Dialect and negative fields.
 func (l *Circuit) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
-	switch {
-	case l.Dialect == nil:
-		return nil, errNoDialect
-	case l.Threshold < 0:
-		return nil, fmt.Errorf("Threshold is %d, want >= 1", l.Threshold)
-	case l.Cooldown < 0:
-		return nil, fmt.Errorf("Cooldown is %v, want > 0", l.Cooldown)
-	case l.MaxCooldown < 0:
-		return nil, fmt.Errorf("MaxCooldown is %v, want > 0", l.MaxCooldown)
-	case l.ProbeLimit < 0:
-		return nil, fmt.Errorf("ProbeLimit is %v, want > 0", l.ProbeLimit)
+	var m mistakes
+	m.dialect(l.Dialect)
+	negative(&m, "Threshold", l.Threshold)
+	negative(&m, "Cooldown", l.Cooldown)
+	negative(&m, "MaxCooldown", l.MaxCooldown)
+	negative(&m, "ProbeLimit", l.ProbeLimit)
+	if len(m) > 0 {
+		return nil, m.join()
 	}
 	l.start()
 	return middleware.Operate(next, l.Dialect, l.roundTrip), nil

@@ -34,11 +34,13 @@ type Concurrency struct {
 
 // Wrap reports a limit below 1 and a reserve that leaves nothing.
 func (l *Concurrency) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
-	switch {
-	case l.Limit < 0:
-		return nil, fmt.Errorf("Limit is %d, want >= 1", l.Limit)
-	case l.ReserveEssential < 0 || l.ReserveEssential >= l.limit():
-		return nil, fmt.Errorf("ReserveEssential is %d, want 0..%d", l.ReserveEssential, l.limit()-1)
+	var m mistakes
+	negative(&m, "Limit", l.Limit)
+	if l.ReserveEssential < 0 || l.Limit >= 0 && l.ReserveEssential >= l.limit() {
+		m.add(fmt.Errorf("ReserveEssential is %d, want 0..%d", l.ReserveEssential, max(0, l.limit()-1)))
+	}
+	if len(m) > 0 {
+		return nil, m.join()
 	}
 	return middleware.Operate(next, nil, l.roundTrip), nil
 }

@@ -36,11 +36,13 @@ type RateLimit struct {
 
 // Wrap reports a PerSecond that is not positive and finite, and a negative Burst.
 func (l *RateLimit) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
-	switch {
-	case !(l.PerSecond > 0) || math.IsInf(l.PerSecond, 0): // also refuses NaN
-		return nil, fmt.Errorf("PerSecond is %v, want > 0 (for no limit, leave the layer out)", l.PerSecond)
-	case l.Burst < 0:
-		return nil, fmt.Errorf("Burst is %d, want >= 0", l.Burst)
+	var m mistakes
+	if !(l.PerSecond > 0) || math.IsInf(l.PerSecond, 0) { // also refuses NaN
+		m.add(fmt.Errorf("PerSecond is %v, want > 0 (for no limit, leave the layer out)", l.PerSecond))
+	}
+	negative(&m, "Burst", l.Burst)
+	if len(m) > 0 {
+		return nil, m.join()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -52,19 +52,21 @@ const minWait = time.Millisecond // V015: no policy makes the client spin
 
 // Wrap reports a missing Dialect and fields out of range.
 func (l Retry) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
-	switch {
-	case l.MaxRetries < 0:
-		return nil, fmt.Errorf("MaxRetries is %d, want >= 0", l.MaxRetries)
-	case l.MaxWait < 0:
-		return nil, fmt.Errorf("MaxWait is %v, want >= 0", l.MaxWait)
-	case !(l.Jitter >= 0 && l.Jitter <= 1): // also refuses NaN
-		return nil, fmt.Errorf("Jitter is %v, want 0..1", l.Jitter)
+	var m mistakes
+	m.dialect(l.Dialect)
+	negative(&m, "MaxRetries", l.MaxRetries)
+	negative(&m, "MaxWait", l.MaxWait)
+	if !(l.Jitter >= 0 && l.Jitter <= 1) { // also refuses NaN
+		m.add(fmt.Errorf("Jitter is %v, want 0..1", l.Jitter))
 	}
 	if err := l.Background.Validate(); err != nil {
-		return nil, fmt.Errorf("Background: %w", err)
+		m.add(fmt.Errorf("Background: %w", err))
 	}
 	if err := l.Essential.Validate(); err != nil {
-		return nil, fmt.Errorf("Essential: %w", err)
+		m.add(fmt.Errorf("Essential: %w", err))
+	}
+	if len(m) > 0 {
+		return nil, m.join()
 	}
 	l.Jitter = orDefault(l.Jitter, 0.25)
 	if l.Rand == nil {

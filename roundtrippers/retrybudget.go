@@ -37,11 +37,15 @@ type RetryBudget struct {
 
 // Wrap reports a Share or PerSecond that is negative or no number.
 func (l *RetryBudget) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
-	switch {
-	case !(l.Share >= 0) || math.IsInf(l.Share, 0): // also refuses NaN
-		return nil, fmt.Errorf("Share is %v, want >= 0", l.Share)
-	case !(l.PerSecond >= 0) || math.IsInf(l.PerSecond, 0):
-		return nil, fmt.Errorf("PerSecond is %v, want >= 0", l.PerSecond)
+	var m mistakes
+	if !(l.Share >= 0) || math.IsInf(l.Share, 0) { // also refuses NaN
+		m.add(fmt.Errorf("Share is %v, want >= 0", l.Share))
+	}
+	if !(l.PerSecond >= 0) || math.IsInf(l.PerSecond, 0) {
+		m.add(fmt.Errorf("PerSecond is %v, want >= 0", l.PerSecond))
+	}
+	if len(m) > 0 {
+		return nil, m.join()
 	}
 	l.once.Do(func() {
 		perSecond := orDefault(l.PerSecond, 10)
