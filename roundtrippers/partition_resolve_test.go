@@ -346,3 +346,14 @@ func TestContainersOfAnyNameAreResolved(t *testing.T) {
 		}
 	})
 }
+
+func TestAContainerThatStaysStaleIsNotWaitedFor(t *testing.T) { // 410/1000: once anew, then the failover's three
+	inPartitions(t, sixteen, func(t *testing.T, w *placed) {
+		w.warm("k0")
+		w.fail(cosmostest.Error(410, 1000))
+		r := w.get(t.Context(), "k0")
+		require.Equal(t, "410/1000", r.code)
+		require.Equal(t, 5, r.report.Sends)
+		require.Less(t, r.took, time.Second)
+	})
+}
