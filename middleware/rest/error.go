@@ -108,6 +108,10 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
+// MarshalText gives loggers that marshal what Error shows: the answer and its
+// request have headers that are nobody's business.
+func (e *Error) MarshalText() ([]byte, error) { return []byte(e.Error()), nil }
+
 // Unwrap returns what failed, nil if it was an answer.
 func (e *Error) Unwrap() error { return e.Err }
 
