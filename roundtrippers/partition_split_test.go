@@ -130,7 +130,7 @@ func TestASplitUnderWayIsWaitedOut(t *testing.T) { // R161, 410/1007
 	for takes, want := range map[time.Duration]struct{ sends, rideless int }{
 		50 * time.Millisecond: {2, 200},
 		time.Second:           {7, 410},
-		10 * time.Second:      {10, 410},
+		8 * time.Second:       {13, 410},
 	} {
 		s := named(2)
 		inPartitions(t, s, func(t *testing.T, w *placed) {
