@@ -145,6 +145,9 @@ type recording interface {
 func recorded(next http.RoundTripper) recording { return recordedBy(&recorder{next: next}) }
 
 func recordedBy(r *recorder) recording {
+	if r.next == nil {
+		r.next = http.DefaultTransport
+	}
 	if below, ok := r.next.(recording); ok {
 		return below
 	}

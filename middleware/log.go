@@ -30,7 +30,7 @@ func levelOf(e Event) slog.Level {
 			return slog.LevelInfo
 		}
 		return slog.LevelDebug
-	case GaveUp, EndpointMarked, BreakerOpened, PoolReplaced:
+	case EndpointMarked, BreakerOpened, PoolReplaced:
 		return slog.LevelWarn
 	case TopologyRefreshed, RangesRefreshed:
 		if e.Err != nil {

@@ -112,8 +112,12 @@ type Report struct {
 	Elapsed time.Duration // from the operation's begin to its end, or until now
 }
 
-// Report returns a copy of what is known so far.
+// Report returns a copy of what is known so far. Of no operation, which is what
+// FromResponse finds where there was none, it is empty.
 func (op *Operation) Report() Report {
+	if op == nil {
+		return Report{}
+	}
 	op.mu.Lock()
 	defer op.mu.Unlock()
 	in, elapsed := op.intent(), op.took
@@ -183,7 +187,11 @@ func (r Report) String() string {
 	if name == "" {
 		name = "request"
 	}
-	fmt.Fprintf(&b, "%s: %d sends in %s, %s", name, r.Sends, round(r.Elapsed), r.Stop)
+	plural := "s"
+	if r.Sends == 1 {
+		plural = ""
+	}
+	fmt.Fprintf(&b, "%s: %d send%s in %s, %s", name, r.Sends, plural, round(r.Elapsed), r.Stop)
 	for _, c := range r.Charges {
 		fmt.Fprintf(&b, ", %s x%d", c.Budget, c.Retries)
 	}
@@ -292,10 +300,10 @@ func (op *Operation) abandon() {
 }
 
 func (op *Operation) whyStopped(resp *http.Response) Stop {
-	switch cause := op.judged.outcome.Cause; {
+	switch out := op.judged.outcome; {
 	case resp == nil && op.ctx.Err() != nil:
 		return stopOf(op.ctx)
-	case resp != nil && !cause.Transient():
+	case resp != nil && (!out.Cause.Transient() || out.NoRetry):
 		return Answered
 	default:
 		return NotRetried

@@ -1,7 +1,6 @@
 package roundtrippers
 
 import (
-	"fmt"
 	"net/http"
 	"time"
 
@@ -28,15 +27,13 @@ type Breaker struct {
 
 // Wrap reports missing and negative fields.
 func (l Breaker) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
-	switch {
-	case l.Dialect == nil:
-		return nil, errNoDialect
-	case l.Regions == nil:
-		return nil, errNoRegions
-	case l.Partitions == nil:
-		return nil, errNoPartitions
-	case l.MinAttempt < 0:
-		return nil, fmt.Errorf("MinAttempt is %v, want >= 0", l.MinAttempt)
+	var m mistakes
+	m.dialect(l.Dialect)
+	m.regions(l.Regions)
+	m.partitions(l.Partitions)
+	negative(&m, "MinAttempt", l.MinAttempt)
+	if len(m) > 0 {
+		return nil, m.join()
 	}
 	l.MinAttempt = orDefault(l.MinAttempt, time.Second)
 	return middleware.Operate(next, l.Dialect, l.roundTrip), nil
@@ -97,7 +94,8 @@ func contains(names []regions.Name, name regions.Name) bool {
 	return false
 }
 
-// verdict judges the partition. All server errors count (pkrange-gaps.md, gap 5),
+// verdict judges the partition. A split or a move is no failure of the region: it
+// takes place in all of them (R008). All server errors count (pkrange-gaps.md, gap 5),
 // and so does what broke under way, since only this partition may be to blame.
 // A caller that leaves says nothing; one whose deadline passes says something
 // once the attempt had time enough.

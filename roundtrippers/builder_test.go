@@ -22,6 +22,7 @@ import (
 	"github.com/reroute-go/reroute/middleware"
 	"github.com/reroute-go/reroute/middleware/layertest"
 	"github.com/reroute-go/reroute/middleware/rest"
+	"github.com/reroute-go/reroute/partitions"
 	"github.com/reroute-go/reroute/regions"
 	"github.com/reroute-go/reroute/roundtrippers"
 )
@@ -185,15 +186,18 @@ func TestTheBuilderLeavesOutWhatHasNothingToWorkWith(t *testing.T) {
 }
 
 func TestTheBuilderNamesEveryBadField(t *testing.T) {
-	_, err := roundtrippers.Builder{Base: http.DefaultTransport, OperationTimeout: -1, AttemptTimeout: -1, MaxReplayBytes: -2,
-		Failover: roundtrippers.Failover{Retries: -1}, Throttle: roundtrippers.Throttle{Dialect: words{}, MaxWait: -1},
+	_, err := roundtrippers.Builder{Base: &roundtrippers.Pools{Streams: -3}, OperationTimeout: -1, AttemptTimeout: -1, MaxReplayBytes: -2,
+		Partitions: new(partitions.Registry),
+		Failover:   roundtrippers.Failover{Retries: -1, Wait: -2}, Throttle: roundtrippers.Throttle{Dialect: words{}, MaxWait: -1},
 		RetryWith: roundtrippers.RetryWith{Dialect: words{}, Backoff: middleware.Backoff{Cap: -1}}}.Build()
 	for _, want := range []string{
-		"MaxBytes is -2", "(roundtrippers.Deadline): After is -1ns", "(roundtrippers.Guard): Dialect is nil", "(roundtrippers.Failover): Retries is -1",
-		"(roundtrippers.Throttle): MaxWait is -1ns", "(roundtrippers.RetryWith): Backoff.Cap is -1ns", "(roundtrippers.AttemptTimeout): After is -1ns",
+		"MaxBytes is -2", "OperationTimeout is -1ns", "AttemptTimeout is -1ns", "Dialect is nil", "Partitions is set without Regions",
+		"(roundtrippers.Failover): Retries is -1", "Wait is -2ns", "(roundtrippers.Throttle): MaxWait is -1ns",
+		"(roundtrippers.RetryWith): Backoff.Cap is -1ns", "Streams is -3",
 	} {
 		require.ErrorContains(t, err, want)
 	}
+	require.Equal(t, 1, strings.Count(err.Error(), "Dialect is nil"), "once is enough: %v", err)
 }
 
 func TestEachLayerNamesItsBadField(t *testing.T) {
@@ -203,10 +207,10 @@ func TestEachLayerNamesItsBadField(t *testing.T) {
 		"TopologyRetries is -2":             roundtrippers.Failover{Dialect: words{}, TopologyRetries: -2},
 		"Wait is -2ns":                      roundtrippers.Failover{Dialect: words{}, Wait: -2},
 		"TopologyWait is -2ns":              roundtrippers.Failover{Dialect: words{}, TopologyWait: -2},
-		"Retries is -3, want >= 0 (":        roundtrippers.Throttle{Dialect: words{}, Retries: -3},
+		"Retries is -3, want >= 0":          roundtrippers.Throttle{Dialect: words{}, Retries: -3},
 		"MaxWait is -3ns":                   roundtrippers.Throttle{Dialect: words{}, MaxWait: -3},
 		"Backoff.Jitter is 2":               roundtrippers.Throttle{Dialect: words{}, Backoff: middleware.Backoff{Jitter: 2}},
-		"Retries is -4, want >= 0 (":        roundtrippers.RetryWith{Dialect: words{}, Retries: -4},
+		"Retries is -4, want >= 0":          roundtrippers.RetryWith{Dialect: words{}, Retries: -4},
 		"MaxWait is -4ns":                   roundtrippers.RetryWith{Dialect: words{}, MaxWait: -4},
 		"Retries is -5":                     roundtrippers.Session{Dialect: words{}, Regions: r, Retries: -5},
 		"MaxRegions is -5":                  roundtrippers.Session{Dialect: words{}, Regions: r, MaxRegions: -5},

@@ -2,7 +2,6 @@ package roundtrippers
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -38,6 +37,15 @@ type Failover struct {
 
 // Wrap reports a missing Dialect and negative fields.
 func (l Failover) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
+	var m mistakes
+	m.dialect(l.Dialect)
+	negative(&m, "Retries", l.Retries)
+	negative(&m, "Wait", l.Wait)
+	negative(&m, "TopologyRetries", l.TopologyRetries)
+	negative(&m, "TopologyWait", l.TopologyWait)
+	if len(m) > 0 {
+		return nil, m.join()
+	}
 	f := &failover{
 		regions:  l.Regions,
 		wait:     l.Wait,
@@ -45,16 +53,6 @@ func (l Failover) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 		converge: l.Converge,
 		plain:    &middleware.Budget{Name: "failover", Retries: orDefault(l.Retries, 3)},
 		topology: &middleware.Budget{Name: "topology", Retries: orDefault(l.TopologyRetries, 120)},
-	}
-	switch {
-	case l.Retries < 0:
-		return nil, fmt.Errorf("Retries is %d, want >= 0", l.Retries)
-	case l.TopologyRetries < 0:
-		return nil, fmt.Errorf("TopologyRetries is %d, want >= 0", l.TopologyRetries)
-	case l.Wait < 0:
-		return nil, fmt.Errorf("Wait is %v, want >= 0", l.Wait)
-	case l.TopologyWait < 0:
-		return nil, fmt.Errorf("TopologyWait is %v, want >= 0", l.TopologyWait)
 	}
 	if l.Converge {
 		f.topology = &middleware.Budget{Name: "convergence", Retries: 10, Time: convergence}
@@ -76,7 +74,7 @@ type failover struct {
 
 func (f *failover) policy(_ context.Context, op *middleware.Operation, out middleware.Outcome) middleware.Verdict {
 	switch out.Cause {
-	case middleware.Unavailable, middleware.Timeout, middleware.Gone, middleware.Split,
+	case middleware.Unavailable, middleware.Timeout, middleware.Gone, middleware.Split, middleware.Migrating,
 		middleware.Unreachable, middleware.Broken, middleware.CircuitOpen:
 		op.Avoid(op.Target().Region)
 		return middleware.Verdict{Budget: f.plain, Wait: f.wait}
@@ -139,7 +137,7 @@ func (f *failover) refresh(op *middleware.Operation) func(context.Context) error
 	}
 	return func(ctx context.Context) error {
 		_, err := f.regions.Refresh(ctx, op.Target().Topology)
-		op.Emit(ctx, middleware.Event{Kind: middleware.TopologyRefreshed, Attempt: op.Sends(), Err: err})
+		op.Emit(ctx, middleware.Event{Kind: middleware.TopologyRefreshed, Attempt: op.Sends(), Target: op.Target(), Err: err})
 		return nil
 	}
 }

@@ -61,7 +61,7 @@ func TestTheFailoverBudgetEndsWithTheLastAnswer(t *testing.T) { // R006
 }
 
 func TestFinalAnswersAreNoneOfFailoversBusiness(t *testing.T) { // R001, R007
-	for _, cause := range []middleware.Cause{middleware.Success, middleware.Final, middleware.Throttled, middleware.Contended, middleware.Unauthorized, middleware.Migrating} {
+	for _, cause := range []middleware.Cause{middleware.Success, middleware.Final, middleware.Throttled, middleware.Contended, middleware.Unauthorized} {
 		virtually(t, func(t *testing.T) {
 			script := layertest.NewScript(t, says(cause))
 			r := routed(t, script, true, roundtrippers.Failover{})

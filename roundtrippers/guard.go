@@ -1,7 +1,6 @@
 package roundtrippers
 
 import (
-	"errors"
 	"net/http"
 
 	"github.com/reroute-go/reroute/idempotency"
@@ -27,8 +26,9 @@ type Guard struct {
 
 // Wrap reports a missing Dialect.
 func (l Guard) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
-	if l.Dialect == nil {
-		return nil, errNoDialect
+	var m mistakes
+	if m.dialect(l.Dialect); len(m) > 0 {
+		return nil, m.join()
 	}
 	return middleware.Operate(next, l.Dialect, func(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
 		op.Guard()
@@ -41,5 +41,3 @@ func (l Guard) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 		return next.RoundTrip(req)
 	}), nil
 }
-
-var errNoDialect = errors.New("Dialect is nil: which service is this?")

@@ -2,7 +2,6 @@ package roundtrippers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -16,63 +15,68 @@ import (
 // their writes went. An operation whose partition cannot be found goes on
 // without.
 //
-// When an answer proves the container's ranges stale (Cosmos DB 410/1002, 1007
-// and 1008), or the container itself (410/1000), it has them read again and
-// sends again after resolving anew (DESIGN rule 11): at once the first time.
-// While a split or a move is under way that does not help yet, so ranges are
-// given time, as in the other SDKs' loops of 30 s; a container is not. An answer
-// from another range than the one found has them read again in the background.
+// When an answer proves the container's ranges stale (Cosmos DB 410/1002), or the
+// container itself (410/1000), it has them read again and sends again, once and
+// at once, after resolving anew (DESIGN rule 11). While a split or a move is under
+// way (410/1007 and 1008, or ranges that make no complete map) that does not help
+// yet, so it goes on asking, with waits, as the other SDKs do for 30 s. An answer from another range than the one
+// found has the ranges read again in the background.
 type Partition struct {
 	Dialect    middleware.Dialect   // required
 	Partitions *partitions.Registry // required
-	// Retries per operation after a refresh; 0 = 9. What fails then is left to
-	// Failover.
+	// Retries per operation after ranges or a container that proved stale; 0 = 1.
+	// What fails then is left to Failover.
 	Retries int
-	// MaxWait limits the sum of the waits before them; 0 = 30 s.
+	// SplitRetries per operation while a split or a move is under way; 0 = 9.
+	SplitRetries int
+	// MaxWait limits the sum of the waits before those; 0 = 30 s.
 	MaxWait time.Duration
-	// Backoff is the wait from the second on; zero = 100 ms doubling, at most
-	// 5 s, +-25 %.
+	// Backoff is the wait from the second of those on; zero = 100 ms doubling, at
+	// most 5 s, +-25 %.
 	Backoff middleware.Backoff
 }
 
 // Wrap reports missing and negative fields.
 func (l Partition) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
-	budget, err := budgetOf("ranges", orDefault(l.Retries, 9), orDefault(l.MaxWait, 30*time.Second))
-	switch {
-	case err != nil:
-		return nil, err
-	case l.Dialect == nil:
-		return nil, errNoDialect
-	case l.Partitions == nil:
-		return nil, errNoPartitions
+	var m mistakes
+	m.dialect(l.Dialect)
+	m.partitions(l.Partitions)
+	negative(&m, "Retries", l.Retries)
+	negative(&m, "SplitRetries", l.SplitRetries)
+	negative(&m, "MaxWait", l.MaxWait)
+	m.backoff(l.Backoff)
+	if len(m) > 0 {
+		return nil, m.join()
 	}
-	l.Backoff = orDefault(l.Backoff, middleware.Backoff{Base: 100 * time.Millisecond, Cap: 5 * time.Second, Jitter: 0.25})
-	if err := l.Backoff.Validate(); err != nil {
-		return nil, err
-	}
+	stale := &middleware.Budget{Name: "ranges", Retries: orDefault(l.Retries, 1)}
+	moving := &middleware.Budget{Name: "split", Retries: orDefault(l.SplitRetries, 9), Time: orDefault(l.MaxWait, 30*time.Second)}
+	backoff := orDefault(l.Backoff, middleware.Backoff{Base: 100 * time.Millisecond, Cap: 5 * time.Second, Jitter: 0.25})
 	placed := middleware.Operate(next, l.Dialect, l.place)
 	return middleware.Retry(placed, l.Dialect, func(_ context.Context, op *middleware.Operation, out middleware.Outcome) middleware.Verdict {
-		spent := op.Spent(budget).Retries
-		v := middleware.Verdict{Budget: budget, Prepare: l.refresh(op, out.Stale)}
+		v := middleware.Verdict{Budget: stale, Prepare: l.refresh(op, out.Stale)}
 		switch {
 		case v.Prepare == nil || !resolves(op.Intent()):
 			return middleware.Verdict{}
-		case out.Cause == middleware.Split && spent > 0:
-			v.Wait = l.Backoff.After(spent - 1)
-		case out.Cause == middleware.Split, out.Cause == middleware.Gone && spent == 0:
-		default:
+		case out.Cause == middleware.Migrating, out.Cause == middleware.Split && op.Value(halfPublished{}) != nil:
+			v.Budget = moving
+			if n := op.Spent(moving).Retries; n > 0 {
+				v.Wait = backoff.After(n - 1)
+			}
+		case out.Cause != middleware.Split && out.Cause != middleware.Gone:
 			return middleware.Verdict{}
 		}
 		return v
-	}, budget)
+	}, stale, moving)
 }
+
+// halfPublished is noted on an operation whose refresh found no complete map: the
+// split is under way, whatever the answers say.
+type halfPublished struct{}
 
 // resolves reports whether another look at the ranges can find another
 // partition: one that the request names itself is gone for good, and a request
 // to all partitions has none.
 func resolves(in middleware.Intent) bool { return in.RangeID == "" && in.PartitionKey != "" }
-
-var errNoPartitions = errors.New("Partitions is nil: which registry knows the partitions?")
 
 func (l Partition) place(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
 	in := op.Intent()
@@ -122,6 +126,9 @@ func (l Partition) refresh(op *middleware.Operation, stale middleware.Stale) fun
 		limited, cancel := withHalf(ctx)
 		defer cancel()
 		err := read(limited, seen)
+		if err != nil {
+			op.SetValue(halfPublished{}, err)
+		}
 		op.Emit(ctx, middleware.Event{Kind: middleware.RangesRefreshed, Attempt: op.Sends(), Target: op.Target(), Err: err})
 		return nil
 	}

@@ -140,7 +140,7 @@ func TestASplitUnderWayIsWaitedOut(t *testing.T) { // R161, 410/1007
 			time.AfterFunc(takes, func() { change.Complete() })
 
 			hasty, usual := s, w.rt
-			hasty.stack.Partition.Retries = 1
+			hasty.stack.Partition.SplitRetries = 1
 			w.rt = w.stack(hasty)
 			require.Equal(t, want.rideless, w.get(t.Context(), key).status, "one retry and three failovers are over before the split is")
 			w.rt = usual

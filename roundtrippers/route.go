@@ -40,22 +40,23 @@ type Route struct {
 
 // Wrap reports missing fields.
 func (l Route) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
+	var m mistakes
+	if m.dialect(l.Dialect); len(m) > 0 {
+		return nil, m.join()
+	}
 	switch {
-	case l.Dialect == nil:
-		return nil, errNoDialect
 	case l.Owners != nil && l.Regions != nil:
 		return nil, errors.New("Owners and Regions are both set: who picks the endpoint?")
 	case l.Owners != nil:
 		return middleware.Operate(next, l.Dialect, l.toOwner), nil
 	case l.KeepHost:
 		return nil, errors.New("KeepHost is true without Owners: a region's endpoint needs its own Host")
-	case l.Regions == nil:
-		return nil, errNoRegions
+	}
+	if m.regions(l.Regions); len(m) > 0 {
+		return nil, m.join()
 	}
 	return middleware.Operate(next, l.Dialect, l.roundTrip), nil
 }
-
-var errNoRegions = errors.New("Regions is nil: which registry knows the regions?")
 
 func (l Route) roundTrip(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
 	in := op.Intent()
@@ -68,7 +69,7 @@ func (l Route) roundTrip(op *middleware.Operation, req *http.Request, next http.
 		return next.RoundTrip(req)
 	}
 	placed := op.Placement()
-	alone := l.failsOverAlone(in, placed)
+	alone := l.failsOverAlone(in)
 	want := l.want(op, in, placed, alone)
 	choice, err := l.Regions.Pick(want)
 	if err != nil {
@@ -103,9 +104,10 @@ func (l Route) want(op *middleware.Operation, in middleware.Intent, placed middl
 }
 
 // failsOverAlone reports whether single partitions can have their writes in
-// another region than the account's (PPAF, DESIGN rule 10).
-func (l Route) failsOverAlone(in middleware.Intent, placed middleware.Placement) bool {
-	if !in.Write || !in.Partitioned || l.Partitions == nil || placed.Partition.Range == "" {
+// another region than the account's (PPAF, DESIGN rule 10). One that is not known
+// walks the regions too; where it was found is then not remembered.
+func (l Route) failsOverAlone(in middleware.Intent) bool {
+	if !in.Write || !in.Partitioned || l.Partitions == nil {
 		return false
 	}
 	topology := l.Regions.Topology()
@@ -208,6 +210,8 @@ func endpointVerdict(out middleware.Outcome, in middleware.Intent, probe, answer
 			return regions.Failed, regions.WriteForbidden
 		}
 		return regions.Neutral, 0
+	case middleware.Split, middleware.Migrating:
+		return regions.Neutral, 0 // it says something of the partition only (R008)
 	case middleware.Unavailable, middleware.Gone:
 		return regions.Failed, regions.ServerError
 	case middleware.Timeout:

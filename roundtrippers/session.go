@@ -2,7 +2,6 @@ package roundtrippers
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
 	"github.com/reroute-go/reroute/middleware"
@@ -26,15 +25,15 @@ type Session struct {
 
 // Wrap reports missing and negative fields.
 func (l Session) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
-	retries, maxRegions := orDefault(l.Retries, 2), orDefault(l.MaxRegions, 16)
-	switch {
-	case l.Regions == nil:
-		return nil, errNoRegions
-	case retries < 0:
-		return nil, fmt.Errorf("Retries is %d, want >= 0", l.Retries)
-	case maxRegions < 0:
-		return nil, fmt.Errorf("MaxRegions is %d, want >= 0", l.MaxRegions)
+	var m mistakes
+	m.dialect(l.Dialect)
+	m.regions(l.Regions)
+	negative(&m, "Retries", l.Retries)
+	negative(&m, "MaxRegions", l.MaxRegions)
+	if len(m) > 0 {
+		return nil, m.join()
 	}
+	retries, maxRegions := orDefault(l.Retries, 2), orDefault(l.MaxRegions, 16)
 	budget := &middleware.Budget{Name: "session", Retries: max(retries, maxRegions)}
 	spent := &middleware.Budget{Name: "session"}
 	return middleware.Retry(next, l.Dialect, func(_ context.Context, op *middleware.Operation, out middleware.Outcome) middleware.Verdict {

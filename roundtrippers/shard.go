@@ -32,10 +32,12 @@ type Shard struct {
 
 // Wrap reports a missing Dialect and negative Retries.
 func (l Shard) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
-	budget, err := budgetOf("shard", orDefault(l.Retries, 1), 0)
-	if err != nil {
-		return nil, err
+	var m mistakes
+	m.dialect(l.Dialect)
+	if negative(&m, "Retries", l.Retries); len(m) > 0 {
+		return nil, m.join()
 	}
+	budget := &middleware.Budget{Name: "shard", Retries: orDefault(l.Retries, 1)}
 	return middleware.Retry(next, l.Dialect, func(ctx context.Context, op *middleware.Operation, out middleware.Outcome) middleware.Verdict {
 		if !connectionFailed(out) || ctx.Err() != nil {
 			return middleware.Verdict{}

@@ -1,8 +1,6 @@
 package roundtrippers
 
 import (
-	"context"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -27,46 +25,15 @@ type Throttle struct {
 
 // Wrap reports a missing Dialect and negative fields.
 func (l Throttle) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
-	budget, err := budgetOf("throttle", orDefault(l.Retries, 9), orDefault(l.MaxWait, 30*time.Second))
-	if err != nil {
-		return nil, err
+	var m mistakes
+	m.dialect(l.Dialect)
+	negative(&m, "Retries", l.Retries)
+	negative(&m, "MaxWait", l.MaxWait)
+	m.backoff(l.Backoff)
+	if len(m) > 0 {
+		return nil, m.join()
 	}
+	budget := &middleware.Budget{Name: "throttle", Retries: orDefault(l.Retries, 9), Time: orDefault(l.MaxWait, 30*time.Second)}
 	backoff := orDefault(l.Backoff, middleware.Backoff{Base: 5 * time.Millisecond, Cap: 5 * time.Second, Jitter: 0.25})
-	if err := backoff.Validate(); err != nil {
-		return nil, err
-	}
-	return middleware.Retry(next, l.Dialect, waitOn(middleware.Throttled, budget, backoff), budget)
-}
-
-// waitOn is the policy of the layers that stay where they are and wait.
-func waitOn(cause middleware.Cause, budget *middleware.Budget, backoff middleware.Backoff) middleware.Policy {
-	return func(_ context.Context, op *middleware.Operation, out middleware.Outcome) middleware.Verdict {
-		if out.Cause != cause {
-			return middleware.Verdict{}
-		}
-		wait := out.Wait
-		if wait <= 0 {
-			wait = backoff.After(op.Spent(budget).Retries)
-		}
-		return middleware.Verdict{Budget: budget, Wait: wait}
-	}
-}
-
-// budgetOf checks what a layer's literal says of its budget.
-func budgetOf(name string, retries int, maxWait time.Duration) (*middleware.Budget, error) {
-	switch {
-	case retries < 0:
-		return nil, fmt.Errorf("Retries is %d, want >= 0 (to retry not at all, leave the layer out)", retries)
-	case maxWait < 0:
-		return nil, fmt.Errorf("MaxWait is %v, want >= 0", maxWait)
-	}
-	return &middleware.Budget{Name: name, Retries: retries, Time: maxWait}, nil
-}
-
-func orDefault[T comparable](value, standard T) T {
-	var zero T
-	if value == zero {
-		return standard
-	}
-	return value
+	return middleware.Retry(next, l.Dialect, middleware.WaitOn(middleware.Throttled, budget, backoff), budget)
 }

@@ -47,7 +47,7 @@ func (a *Account) Close() {
 // many items are NonIdempotent.
 func (a *Account) Intent(req *http.Request) middleware.Intent {
 	if req.URL != nil && !a.serves(req.URL.Host) {
-		return middleware.Intent{Scope: middleware.Foreign}
+		return middleware.Intent{Name: "request to another host", Scope: middleware.Foreign}
 	}
 	return a.dialect.Intent(req)
 }

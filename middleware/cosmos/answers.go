@@ -46,7 +46,7 @@ var answers = map[answer]middleware.Outcome{
 	{400, partitionKeyMismatch}: {Cause: middleware.Final, Stale: middleware.StaleContainer},
 	{400, wrongContainer}:       {Cause: middleware.Final, Stale: middleware.StaleContainer},
 
-	{401, anySub}: {Cause: middleware.Unauthorized, Unapplied: true}, // no layer of this dialect's stacks retries it
+	{401, anySub}: {Cause: middleware.Unauthorized, Unapplied: true, NoRetry: true}, // the caller's credential: final
 
 	{403, writeForbidden}:  {Cause: middleware.NotPrimary, Unapplied: true, Stale: middleware.StaleTopology},
 	{403, accountNotFound}: {Cause: middleware.Removed, Unapplied: true, Stale: middleware.StaleTopology},
@@ -62,8 +62,8 @@ var answers = map[answer]middleware.Outcome{
 
 	{410, nameCacheStale}:        {Cause: middleware.Gone, Unapplied: true, Stale: middleware.StaleContainer},
 	{410, partitionKeyRangeGone}: {Cause: middleware.Split, Unapplied: true, Stale: middleware.StaleRanges},
-	{410, completingSplit}:       {Cause: middleware.Split, Unapplied: true, Stale: middleware.StaleRanges},
-	{410, completingMigration}:   {Cause: middleware.Split, Unapplied: true, Stale: middleware.StaleRanges},
+	{410, completingSplit}:       {Cause: middleware.Migrating, Unapplied: true, Stale: middleware.StaleRanges},
+	{410, completingMigration}:   {Cause: middleware.Migrating, Unapplied: true, Stale: middleware.StaleRanges},
 	{410, anySub}:                {Cause: middleware.Gone, Unapplied: true},
 
 	{412, anySub}: {Cause: middleware.Final, Answer: idempotency.Changed, Confirms: true},

@@ -74,12 +74,12 @@ func TestEveryAnswerOfTheSeedHasItsMeaning(t *testing.T) {
 		{408, 0, middleware.Timeout, open, 0, 0, "408"}, // R032
 		{408, 21013, middleware.Timeout, open, 0, 0, "408/21013"},
 		{409, 0, final, open, 0, idempotency.Exists, "409"},
-		{410, 0, middleware.Gone, unapplied, 0, 0, "410"},                                 // R009
-		{410, 1000, middleware.Gone, unapplied, middleware.StaleContainer, 0, "410/1000"}, // R009
-		{410, 1022, middleware.Gone, unapplied, 0, 0, "410/1022"},                         // R009
-		{410, 1002, middleware.Split, unapplied, middleware.StaleRanges, 0, "410/1002"},   // R008
-		{410, 1007, middleware.Split, unapplied, middleware.StaleRanges, 0, "410/1007"},   // R008
-		{410, 1008, middleware.Split, unapplied, middleware.StaleRanges, 0, "410/1008"},   // R008
+		{410, 0, middleware.Gone, unapplied, 0, 0, "410"},                                   // R009
+		{410, 1000, middleware.Gone, unapplied, middleware.StaleContainer, 0, "410/1000"},   // R009
+		{410, 1022, middleware.Gone, unapplied, 0, 0, "410/1022"},                           // R009
+		{410, 1002, middleware.Split, unapplied, middleware.StaleRanges, 0, "410/1002"},     // R008
+		{410, 1007, middleware.Migrating, unapplied, middleware.StaleRanges, 0, "410/1007"}, // R008
+		{410, 1008, middleware.Migrating, unapplied, middleware.StaleRanges, 0, "410/1008"}, // R008
 		{412, 0, final, open, 0, idempotency.Changed, "412"},
 		{413, 3402, final, open, 0, 0, "413/3402"},
 		{429, 0, middleware.Throttled, unapplied, 0, 0, "429"},
@@ -103,7 +103,7 @@ func TestEveryAnswerOfTheSeedHasItsMeaning(t *testing.T) {
 			confirms := c.cause == middleware.Success || slices.Contains([]string{"404", "409", "412", "413/3402"}, c.code)
 			require.Equal(t, middleware.Outcome{
 				Cause: c.cause, Unapplied: c.unapplied, Stale: c.stale, Answer: c.answer, Code: c.code, Status: c.status, Substatus: c.sub,
-				Confirms: confirms,
+				Confirms: confirms, NoRetry: c.status == 401, // the caller's credential: final
 			}, judge(c.status, c.sub))
 		})
 	}

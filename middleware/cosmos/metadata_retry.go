@@ -15,16 +15,7 @@ type throttle struct{}
 func (throttle) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	budget := &middleware.Budget{Name: "metadata throttle", Retries: 9, Time: 30 * time.Second}
 	backoff := middleware.Backoff{Base: 5 * time.Millisecond, Cap: 5 * time.Second, Jitter: 0.25}
-	return middleware.Retry(next, dialect{}, func(_ context.Context, op *middleware.Operation, out middleware.Outcome) middleware.Verdict {
-		if out.Cause != middleware.Throttled {
-			return middleware.Verdict{}
-		}
-		v := middleware.Verdict{Budget: budget, Wait: out.Wait}
-		if v.Wait == 0 {
-			v.Wait = backoff.After(op.Spent(budget).Retries)
-		}
-		return v
-	}, budget)
+	return middleware.Retry(next, dialect{}, middleware.WaitOn(middleware.Throttled, budget, backoff), budget)
 }
 
 // reconnect tries an endpoint twice more that could not be reached, after 100 ms and 200 ms.

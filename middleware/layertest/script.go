@@ -4,6 +4,7 @@ package layertest
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -174,7 +175,7 @@ func (s *Script) play(req *http.Request, step Step) (*http.Response, error) {
 	}
 	s.open.Add(1)
 	return &http.Response{
-		StatusCode: status, Status: http.StatusText(status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		StatusCode: status, Status: fmt.Sprintf("%d %s", status, http.StatusText(status)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: header, ContentLength: int64(len(step.Body)), Request: req,
 		Body: &scriptBody{Reader: strings.NewReader(step.Body), script: s},
 	}, nil
