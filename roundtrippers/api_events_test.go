@@ -144,6 +144,7 @@ func (l *lockless) observe(ctx context.Context, e middleware.Event) {
 // comes right after the end that caused it; retries come after both; and no
 // callback is made under a lock (V108, done-when 3).
 func TestEventGuaranteesOver10000Schedules(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(108, 108))
 	kinds := map[string]int{}
 	for n := range 10_000 {

@@ -139,6 +139,7 @@ func drawSchedule(r *rand.Rand) []modelCall {
 }
 
 func TestTheBreakerAgreesWithTheModelOver10000Schedules(t *testing.T) {
+	t.Parallel()
 	const seed = 20260922
 	r := rand.New(rand.NewPCG(seed, 1))
 	opened, probed := 0, 0
