@@ -1,6 +1,6 @@
 // Command azcosmos shows the official SDK over reroute. It prints what the SDK sends against a simulated account's faults, alone and over
-// a stack, in virtual time; then it has both work on live accounts that go through an outage, throttling, broken answers and a move of
-// the write region. It ends with a status other than 0 if anything failed over reroute that should not have.
+// a stack, in virtual time, and how both fare when one partition of one region dies; then it has both work on live accounts that go through
+// an outage, throttling, broken answers and a move of the write region. It ends with a status other than 0 if anything failed over reroute that should not have.
 package main
 
 import (
@@ -26,6 +26,7 @@ func main() {
 	// Virtual time is to be had in a test only, so the program is one, by hand.
 	testing.Main(func(string, string) (bool, error) { return true, nil }, []testing.InternalTest{
 		{Name: "comparison", F: compare},
+		{Name: "partition", F: losePartition},
 		{Name: "live", F: keepWorking},
 	}, nil, nil)
 }
@@ -41,6 +42,23 @@ func compare(t *testing.T) {
 		}
 		if r.SDK.Outcome == "ok" && r.Both.Outcome != "ok" {
 			t.Errorf("%s, %s: works with the SDK alone and ends with %s over reroute", r.Fault.Name, r.Operation.Name, r.Both.Outcome)
+		}
+	}
+}
+
+func losePartition(t *testing.T) {
+	start := time.Now()
+	rows := comparison.RunPartitions(t, comparison.Deaths)
+	fmt.Printf("# One partition of the home region dies for a minute\n\n%d rows in %s.\n\n%s\n",
+		len(rows), time.Since(start).Round(time.Millisecond), comparison.PartitionMarkdown(rows))
+	for _, r := range rows {
+		if r.Both.Dead.Failed > r.SDK.Dead.Failed {
+			t.Errorf("%s, %s: %d operations failed over reroute and %d with the SDK alone, the first with %v",
+				r.Death.Name, r.Operation.Name, r.Both.Dead.Failed, r.SDK.Dead.Failed, r.Both.Dead.First)
+		}
+		if o := r.Both.Others; o.Failed > 0 || r.Both.OthersAway > 0 {
+			t.Errorf("%s, %s: of the healthy partitions' operations %d failed, the first with %v, and %d sends left home",
+				r.Death.Name, r.Operation.Name, o.Failed, o.First, r.Both.OthersAway)
 		}
 	}
 }

@@ -113,7 +113,7 @@ func TestAHintThatTheNamedOwnerRejectsIsGivenUp(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newShards(t, map[string][]layertest.Step{"a": {hinting("b", epoch)}, "b": says("421"), "c": says("200")})
 				s.moved(9, "c")
-				s.fetch = s.after(time.Millisecond) // not before the hint has served
+				s.fetch = s.after(time.Second) // which the third attempt waits for: the first's map is no better
 				status, err := send(t.Context(), s.build(roundtrippers.OwnershipBuilder{}))
 				require.NoError(t, err)
 				require.Equal(t, 200, status)
@@ -172,5 +172,79 @@ func TestAThousandHintsAtOnceCostNoFetchEach(t *testing.T) {
 		require.Zero(t, time.Since(start))
 		time.Sleep(time.Minute)
 		require.LessOrEqual(t, s.fetches.Load(), int64(2))
+	})
+}
+
+func TestARejectedHintNoLongerHidesTheMap(t *testing.T) {
+	for name, epoch := range map[string]string{"with an epoch": "8", "without one": ""} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := append([]layertest.Step{hinting("b", epoch)}, says("200")...) // it was wrong, and the map is right
+				s := newShards(t, map[string][]layertest.Step{"a": a, "b": says("421")})
+				status, err := send(t.Context(), s.build(roundtrippers.OwnershipBuilder{}))
+				require.NoError(t, err)
+				require.Equal(t, 200, status)
+				require.Equal(t, "a b a", s.hosts())
+				require.Zero(t, s.registry.HintCount())
+			})
+		})
+	}
+}
+
+func TestAHintThatNamesNoEpochHoldsUntilTheMapIsReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShards(t, nil)
+		used, err := s.registry.Owner(t.Context(), "k")
+		require.NoError(t, err)
+		s.fetch = s.after(time.Second)
+		require.True(t, s.registry.Learn("k", used, "b", 0))
+		target, err := s.registry.Owner(t.Context(), "k")
+		require.NoError(t, err)
+		require.Equal(t, "b", target.Endpoint)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		target, err = s.registry.Owner(t.Context(), "k")
+		require.NoError(t, err)
+		require.Equal(t, "a", target.Endpoint, "the map says so still")
+		require.Zero(t, s.registry.HintCount())
+	})
+}
+
+func TestAHintOlderThanTheMapIsNotLearned(t *testing.T) { // R19
+	synctest.Test(t, func(t *testing.T) {
+		s := newShards(t, nil)
+		used, err := s.registry.Owner(t.Context(), "k")
+		require.NoError(t, err)
+		s.moved(9, "c")
+		_, err = s.registry.Force(t.Context())
+		require.NoError(t, err)
+		require.False(t, s.registry.Learn("k", used, "b", 8))
+		require.False(t, s.registry.Learn("k", used, "b", 9), "as new as the map, which was asked last")
+		require.Zero(t, s.registry.HintCount())
+		require.True(t, s.registry.Learn("k", used, "c", 9), "known already")
+		require.Zero(t, s.registry.HintCount())
+	})
+}
+
+func TestHintsOfAServiceThatDoesNotNumberItsMaps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShards(t, map[string][]layertest.Step{"a": {hinting("b", "1000")}, "b": says("200")})
+		s.moved(0, "a")
+		var err error
+		s.registry, err = ownership.New(ownership.Config{Source: ownership.MapSourceFunc(s.read)})
+		require.NoError(t, err)
+		_, err = s.registry.Force(t.Context())
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		s.fetch = s.after(time.Second)
+		status, err := send(t.Context(), s.build(roundtrippers.OwnershipBuilder{}))
+		require.NoError(t, err)
+		require.Equal(t, 200, status)
+		s.moved(0, "c")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		target, err := s.registry.Owner(t.Context(), "k")
+		require.NoError(t, err)
+		require.Equal(t, "c", target.Endpoint, "1000 is no number to compare the map's with")
 	})
 }

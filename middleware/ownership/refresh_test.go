@@ -623,3 +623,63 @@ func TestUnnumberedMapsAreNewerWhenTheyDiffer(t *testing.T) {
 		require.Greater(t, s.registry.Map().Epoch, first.Epoch)
 	})
 }
+
+func TestAFailingMapServiceIsLeftAlone(t *testing.T) { // Z057: 100 ms doubling to 5 s, whoever insists
+	synctest.Test(t, func(t *testing.T) {
+		s := moving(t)
+		s.fetch = func(context.Context, int64) (*ownership.Map, error) { return nil, errors.New("down") }
+		rt := s.build(roundtrippers.OwnershipBuilder{Reroute: roundtrippers.Reroute{RefreshWait: 50 * time.Millisecond}})
+		var wg sync.WaitGroup
+		for range 1000 {
+			wg.Go(func() { _, _ = send(t.Context(), rt) })
+			time.Sleep(10 * time.Millisecond)
+		}
+		wg.Wait()
+		require.GreaterOrEqual(t, s.fetches.Load(), int64(6))
+		require.LessOrEqual(t, s.fetches.Load(), int64(8))
+	})
+}
+
+func TestAWaitThatEndsWithTheFlightLosesNothing(t *testing.T) { // R13
+	synctest.Test(t, func(t *testing.T) {
+		s := moving(t)
+		s.serves("a", says("421", "200")...)
+		s.fetch = s.after(15 * time.Second) // as long as the wait
+		start := time.Now()
+		status, err := send(t.Context(), s.build(roundtrippers.OwnershipBuilder{}))
+		require.NoError(t, err)
+		require.Equal(t, 200, status)
+		require.Equal(t, 15100*time.Millisecond, time.Since(start))
+		require.EqualValues(t, 8, s.registry.Map().Epoch)
+		require.EqualValues(t, 1, s.fetches.Load())
+	})
+}
+
+func TestAFailureThatMeetsTheEndOfAFlightStartsNoOther(t *testing.T) { // R14, R15
+	synctest.Test(t, func(t *testing.T) {
+		s := moving(t)
+		s.fetch = s.after(50 * time.Millisecond)
+		s.serves("a", layertest.Step{Status: 421}, layertest.Step{Status: 421, Delay: 50 * time.Millisecond})
+		require.EqualValues(t, 100, together(t, 100, s.build(waitless)), "failures at 0 and, just when the map comes, at 50 ms")
+		require.EqualValues(t, 1, s.fetches.Load())
+	})
+}
+
+func TestACancelThatMeetsTheAnswerIsOneOrTheOther(t *testing.T) { // R25; the script fails the test if a body stays open
+	synctest.Test(t, func(t *testing.T) {
+		s := newShards(t, map[string][]layertest.Step{"a": {{Delay: 50 * time.Millisecond, Body: "v"}}})
+		rt := s.build(roundtrippers.OwnershipBuilder{})
+		for range 20 {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(50*time.Millisecond, cancel)
+			resp, err := rt.RoundTrip(request(ctx, "GET", ""))
+			require.NotEqual(t, resp == nil, err == nil)
+			if err != nil {
+				require.ErrorIs(t, err, context.Canceled)
+			} else {
+				_ = resp.Body.Close()
+			}
+			cancel()
+		}
+	})
+}

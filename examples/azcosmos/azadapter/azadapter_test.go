@@ -412,3 +412,16 @@ type idle struct{ closed bool }
 
 func (*idle) RoundTrip(*http.Request) (*http.Response, error) { return nil, io.EOF }
 func (i *idle) CloseIdleConnections()                         { i.closed = true }
+
+func TestEveryFieldOfTheBuilderReachesTheStack(t *testing.T) {
+	a := account(t)
+	transport, err := New(roundtrippers.Builder{Dialect: a, Regions: a.Regions, Partitions: a.Partitions})
+	require.NoError(t, err)
+	stack := middleware.Describe(transport.Next)
+	for _, layer := range []string{"roundtrippers.Failover", "roundtrippers.Partition", "roundtrippers.Breaker", "roundtrippers.Route", "AttemptTimeout"} {
+		require.Contains(t, stack, layer)
+	}
+	transport, err = New(roundtrippers.Builder{Dialect: a, Regions: a.Regions})
+	require.NoError(t, err)
+	require.NotContains(t, middleware.Describe(transport.Next), "roundtrippers.Breaker")
+}

@@ -148,7 +148,7 @@ func (t *Transport) hide(req *http.Request, err error) error {
 // it: the SDK reads the ranges again, or a policy the token, before it does.
 func retriedAbove(c middleware.Cause) bool {
 	switch c {
-	case middleware.Gone, middleware.Split, middleware.Unauthorized:
+	case middleware.Gone, middleware.Split, middleware.Migrating, middleware.Unauthorized:
 		return false
 	}
 	return c.Transient()

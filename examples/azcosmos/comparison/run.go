@@ -144,7 +144,7 @@ func stack(s *setup, tune func(*roundtrippers.Builder)) *azadapter.Transport {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(account.Close)
-	b := roundtrippers.Builder{Dialect: account, Regions: account.Regions, Base: s.base}
+	b := roundtrippers.Builder{Dialect: account, Regions: account.Regions, Partitions: account.Partitions, Base: s.base}
 	if tune != nil {
 		tune(&b)
 	}

@@ -89,7 +89,9 @@ func OverReroute(ctx context.Context, a *cosmostest.Account, log *slog.Logger) (
 	if err != nil {
 		return nil, nil, err
 	}
-	transport, err := azadapter.New(roundtrippers.Builder{Dialect: account, Regions: account.Regions, Observe: changes(middleware.LogTo(log))})
+	transport, err := azadapter.New(roundtrippers.Builder{
+		Dialect: account, Regions: account.Regions, Partitions: account.Partitions, Observe: changes(middleware.LogTo(log)),
+	})
 	if err != nil {
 		account.Close()
 		return nil, nil, err
