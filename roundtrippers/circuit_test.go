@@ -55,6 +55,14 @@ func TestTheBreakersStates(t *testing.T) {
 			}
 			wantState(t, c, gobreaker.StateClosed)
 		}},
+		{"V022 B55 408 neither counts nor closes", nil, apiSteps(503, 503, 503, 503, 408, 408, 408, 408, 503), func(t *testing.T, c *apiClient) {
+			for range 8 {
+				_, _ = c.do(t.Context())
+			}
+			wantState(t, c, gobreaker.StateClosed)
+			want(t, c, t.Context(), 503)
+			wantState(t, c, gobreaker.StateOpen)
+		}},
 		{"B55 four failures, a throttle, a failure: open", nil, apiSteps(503, 503, 503, 503, 429, 503), func(t *testing.T, c *apiClient) {
 			for range 6 {
 				_, _ = c.do(t.Context())
@@ -511,4 +519,28 @@ func TestCircuitNamesBadFields(t *testing.T) {
 		_, err := layer.Wrap(http.DefaultTransport)
 		require.ErrorContains(t, err, field)
 	}
+}
+
+func TestACancellationInTheMomentOfTheHandOverPassesTheSlotOnR01R04(t *testing.T) {
+	late := 0
+	for range 60 {
+		synctest.Test(t, func(t *testing.T) {
+			c := apiOver(t, threshold(1), layertest.Step{Status: 503}, layertest.Step{Status: 200, Delay: time.Second})
+			want(t, c, t.Context(), 503)
+			ctx, cancel := context.WithCancel(essentially(t.Context()))
+			defer cancel()
+			time.AfterFunc(5*time.Second, cancel) // the very moment at which the probe is due
+			var all sync.WaitGroup
+			all.Go(func() { _, _ = c.do(ctx) })
+			synctest.Wait()
+			all.Go(func() { want(t, c, essentially(t.Context()), 200) })
+			all.Wait()
+			// Whoever came first, the slot was not lost.
+			require.LessOrEqual(t, c.script.Times()[1], 5*time.Second)
+			if c.script.Times()[len(c.script.Times())-1] > 10*time.Second {
+				late++
+			}
+		})
+	}
+	require.Zero(t, late)
 }

@@ -151,6 +151,25 @@ func TestRateLimit(t *testing.T) {
 	})
 }
 
+func TestWhoArrivesWithTheTokenDoesNotOvertakeWhoWaits(t *testing.T) {
+	for range 60 {
+		synctest.Test(t, func(t *testing.T) {
+			c := apiOver(t, perSecond(1))
+			want(t, c, t.Context(), 200)
+			var all sync.WaitGroup
+			call := func(path string) {
+				resp, err := c.rt.RoundTrip(get(t.Context(), "https://api.test/"+path))
+				require.NoError(t, err)
+				require.NoError(t, resp.Body.Close())
+			}
+			all.Go(func() { time.Sleep(time.Second); call("arrives") }) // at the very moment
+			all.Go(func() { call("waits") })
+			all.Wait()
+			require.Equal(t, []string{"/rows", "/waits", "/arrives"}, pathsOf(c))
+		})
+	}
+}
+
 func TestTheRateIsExactWhateverIsCancelledR27(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := apiOver(t, func(b *roundtrippers.APIBuilder) {
