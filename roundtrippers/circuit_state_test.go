@@ -28,11 +28,13 @@ func TestASlotHandedToOneWhoHasJustLeftGoesOn(t *testing.T) {
 
 		left := make(chan error)
 		go func() { _, err := c.enter(ctx, op); left <- err }()
-		synctest.Wait() // it waits
+		time.Sleep(100 * time.Millisecond) // it waits
+		synctest.Wait()
 		c.mu.Lock()
 		cancel() // decides its select
 		c.until = time.Now()
 		c.handOver(c.waiting.next())
+		require.NotNil(t, c.probe)
 		c.mu.Unlock()
 		require.ErrorIs(t, <-left, context.Canceled)
 
