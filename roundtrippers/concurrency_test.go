@@ -157,19 +157,28 @@ func TestConcurrency(t *testing.T) {
 		}},
 		{"R07 V099 the breaker is asked again after the wait for a permit", func(b *roundtrippers.APIBuilder) {
 			b.Concurrency.Limit, b.Circuit.Threshold = 1, 1
-		}, []layertest.Step{{Status: 503, Delay: time.Second}, {Status: 200}}, func(t *testing.T, c *apiClient) {
+		}, []layertest.Step{{Status: 503, Delay: time.Second}, {Delay: 3 * time.Second}, {Status: 200}}, func(t *testing.T, c *apiClient) {
+			other := c.builder // a client of the same permits, under another breaker
+			other.Circuit = &roundtrippers.Circuit{}
+			busy, err := other.Build()
+			require.NoError(t, err)
 			var all sync.WaitGroup
-			all.Go(func() { want(t, c, t.Context(), 503) })
+			all.Go(func() { want(t, c, t.Context(), 503) }) // opens it at 1 s
+			synctest.Wait()
+			all.Go(func() { // the next in line, until 4 s
+				resp, _ := busy.RoundTrip(get(essentially(t.Context()), "https://api.test/"))
+				_ = resp.Body.Close()
+			})
 			synctest.Wait()
 			all.Go(func() { // waits for the permit, and by then the breaker is open
 				_, err := c.do(t.Context())
 				require.ErrorIs(t, err, middleware.ErrCircuitOpen)
-				require.Equal(t, 1, c.sends())
+				require.Equal(t, 2, c.sends())
 			})
-			all.Go(func() { want(t, c, essentially(t.Context()), 200) })
+			synctest.Wait()
+			all.Go(func() { want(t, c, essentially(t.Context()), 200) }) // is served before it, and waits on for the probe
 			all.Wait()
-			require.Equal(t, 2, c.sends())
-			require.Equal(t, 6*time.Second, c.script.Times()[1])
+			require.Equal(t, []time.Duration{0, time.Second, 6 * time.Second}, c.script.Times())
 			require.Contains(t, c.tags.String(), "started, failed:breaker_open")
 		}},
 	})
