@@ -29,7 +29,8 @@ type shards struct {
 	script   *layertest.Script
 	registry *ownership.Registry
 	fetches  atomic.Int64
-	fetch    func(ctx context.Context, n int64) (*ownership.Map, error)
+	fetch    func(ctx context.Context, n int64) (*ownership.Map, error) // set it before the first
+	healed   atomic.Bool                                                // fetch no longer counts
 
 	mu    sync.Mutex
 	nodes map[string][]layertest.Step
@@ -59,7 +60,7 @@ func newShards(t testing.TB, nodes map[string][]layertest.Step) *shards {
 
 func (s *shards) read(ctx context.Context, _ *ownership.Map) (*ownership.Map, error) {
 	n := s.fetches.Add(1)
-	if s.fetch != nil {
+	if s.fetch != nil && !s.healed.Load() {
 		return s.fetch(ctx, n)
 	}
 	return s.current(), nil

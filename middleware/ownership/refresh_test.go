@@ -144,7 +144,7 @@ func TestTheStormWithAHungMapService(t *testing.T) { // R17, Z061, Z065, issue p
 
 		// The slot is free again.
 		time.Sleep(time.Minute)
-		s.fetch = nil
+		s.healed.Store(true)
 		status, err := send(t.Context(), rt)
 		require.NoError(t, err)
 		require.Equal(t, 200, status)
@@ -497,7 +497,7 @@ func TestAPermanentFailureIsRemembered(t *testing.T) { // Z069, P21
 			}
 			wg.Wait()
 			require.LessOrEqual(t, s.fetches.Load(), int64(2))
-			s.fetch = nil
+			s.healed.Store(true)
 			m, err := s.registry.Force(t.Context())
 			require.NoError(t, err, "an explicit refresh asks nevertheless")
 			require.EqualValues(t, 8, m.Epoch)
@@ -509,7 +509,7 @@ func TestAPermanentFailureIsRemembered(t *testing.T) { // Z069, P21
 			s.fetch = func(context.Context, int64) (*ownership.Map, error) { return nil, &ownership.FetchError{Status: 403} }
 			used := middleware.Target{Endpoint: "a", Epoch: 7}
 			require.Error(t, s.registry.Refresh(t.Context(), "k", used, false))
-			s.fetch = nil
+			s.healed.Store(true)
 			time.Sleep(9999 * time.Millisecond)
 			require.Error(t, s.registry.Refresh(t.Context(), "k", used, true))
 			require.EqualValues(t, 1, s.fetches.Load())
