@@ -248,9 +248,13 @@ func (l *load) note(took time.Duration) {
 	}
 }
 
-func (l *load) longest() time.Duration { return time.Duration(l.slowest.Load()).Round(time.Millisecond) }
+func (l *load) longest() time.Duration {
+	return time.Duration(l.slowest.Load()).Round(time.Millisecond)
+}
 
-func (l *load) answered() float64 { return 1 - float64(l.failed.Load())/float64(max(l.calls.Load(), 1)) }
+func (l *load) answered() float64 {
+	return 1 - float64(l.failed.Load())/float64(max(l.calls.Load(), 1))
+}
 
 // verdict compares what was acknowledged with what is stored.
 func (l *load) verdict() error {

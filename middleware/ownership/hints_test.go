@@ -181,6 +181,7 @@ func TestARejectedHintNoLongerHidesTheMap(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := append([]layertest.Step{hinting("b", epoch)}, says("200")...) // it was wrong, and the map is right
 				s := newShards(t, map[string][]layertest.Step{"a": a, "b": says("421")})
+				s.fetch = s.after(time.Second) // not before the hint has served
 				status, err := send(t.Context(), s.build(roundtrippers.OwnershipBuilder{}))
 				require.NoError(t, err)
 				require.Equal(t, 200, status)
