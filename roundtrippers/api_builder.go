@@ -1,6 +1,7 @@
 package roundtrippers
 
 import (
+	"fmt"
 	"net/http"
 	"time"
 
@@ -115,5 +116,13 @@ func (b *APIBuilder) fill() {
 
 // Build stacks the layers over the base. Its error names every bad field.
 func (b APIBuilder) Build() (http.RoundTripper, error) {
+	// What no layer can check, or would report under another name.
+	var m mistakes
+	m.dialect(b.Dialect)
+	negative(&m, "OperationTimeout", b.OperationTimeout)
+	negative(&m, "AttemptTimeout", b.AttemptTimeout)
+	if len(m) > 0 {
+		return nil, fmt.Errorf("roundtrippers.APIBuilder: %w", m.join())
+	}
 	return middleware.Stack(b.Base, b.Layers()...)
 }

@@ -93,7 +93,10 @@ func (l *RateLimit) acquire(ctx context.Context, op *middleware.Operation) error
 	l.mu.Unlock()
 	for {
 		err := w.wait(ctx)
-		if err == nil {
+		switch {
+		case ctx.Err() != nil: // in the moment of its turn: the next one's token
+			err = context.Cause(ctx)
+		case err == nil:
 			err = op.Recheck()
 		}
 		if taken := l.settle(w, err); taken || err != nil {
