@@ -24,6 +24,8 @@ func JudgeError(err error) Outcome {
 		return Outcome{Cause: Unjudged}
 	case unmendable(err):
 		return Outcome{Cause: Unmendable, Unapplied: true, Code: "unmendable"}
+	case wrongLength(err):
+		return Outcome{Cause: Unmendable, Code: "request body"} // the caller's, each time (R32)
 	case notSent(err):
 		return Outcome{Cause: Unreachable, Unapplied: true, Code: "unreachable"}
 	case timedOut(err):
@@ -73,4 +75,10 @@ func notSent(err error) bool {
 func timedOut(err error) bool {
 	var t interface{ Timeout() bool }
 	return errors.As(err, &t) && t.Timeout()
+}
+
+// wrongLength recognises, by the text that net/http gives it, a request body that
+// has not the length that was announced.
+func wrongLength(err error) bool {
+	return strings.Contains(err.Error(), "http: ContentLength=") && strings.Contains(err.Error(), " with Body length ")
 }

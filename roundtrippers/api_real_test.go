@@ -74,7 +74,7 @@ func (s *dyingServer) hits() []string {
 	return append([]string(nil), s.keys...)
 }
 
-func TestRealTransportReplaysAreSeenAndCanBeForbiddenX08B38R40(t *testing.T) {
+func TestRealTransportReplaysAreSeenAndCanBeForbiddenX08B38R40R43(t *testing.T) {
 	for name, row := range map[string]struct {
 		layer   *roundtrippers.IdempotencyKey
 		method  string
@@ -85,6 +85,7 @@ func TestRealTransportReplaysAreSeenAndCanBeForbiddenX08B38R40(t *testing.T) {
 		"a POST with a key is sent again by net/http": {&roundtrippers.IdempotencyKey{}, http.MethodPost, 2, 1, false},
 		"unless that is forbidden":                    {&roundtrippers.IdempotencyKey{ForbidTransportReplay: true}, http.MethodPost, 1, 0, true},
 		"without a key a POST is not":                 {nil, http.MethodPost, 1, 0, true},
+		"R43 a GET is, untraced":                      {nil, http.MethodGet, 2, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newDyingServer(t)
@@ -93,7 +94,11 @@ func TestRealTransportReplaysAreSeenAndCanBeForbiddenX08B38R40(t *testing.T) {
 			rt, err := roundtrippers.APIBuilder{Dialect: rest.Dialect{}, IdempotencyKey: row.layer, Base: base}.Build()
 			require.NoError(t, err)
 			send := func() (middleware.Report, error) {
-				req, err := http.NewRequestWithContext(t.Context(), row.method, server.url, strings.NewReader("body"))
+				var body io.Reader
+				if row.method != http.MethodGet {
+					body = strings.NewReader("body")
+				}
+				req, err := http.NewRequestWithContext(t.Context(), row.method, server.url, body)
 				require.NoError(t, err)
 				resp, err := rt.RoundTrip(req)
 				if err != nil {
@@ -254,4 +259,32 @@ func TestRealReverseProxyKeepsWorkingOverAStack(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	require.Equal(t, "through Bearer secret-1", string(text))
+}
+
+func TestRealBodiesOfAnotherLengthThanAnnouncedEndTheCallR32(t *testing.T) {
+	var hits atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		hits.Add(1)
+		_, _ = io.Copy(io.Discard, req.Body)
+	}))
+	defer server.Close()
+	circuit := &roundtrippers.Circuit{Threshold: 1}
+	rt, err := roundtrippers.APIBuilder{Dialect: rest.Dialect{}, Circuit: circuit}.Build()
+	require.NoError(t, err)
+	for _, announced := range []int64{10, 2} {
+		req, err := http.NewRequestWithContext(essentially(t.Context()), http.MethodPut, server.URL, strings.NewReader("short"))
+		require.NoError(t, err)
+		req.ContentLength = announced
+		resp, err := rt.RoundTrip(req)
+		if err == nil { // the server may have its answer ready before the body's end shows
+			require.NoError(t, resp.Body.Close())
+			continue
+		}
+		require.ErrorContains(t, err, "Body length 5")
+		var typed *middleware.Error
+		require.ErrorAs(t, err, &typed)
+		require.Equal(t, 1, typed.Report.Sends)
+	}
+	state, _ := circuit.State()
+	require.Equal(t, "closed", state.String())
 }

@@ -118,7 +118,7 @@ func TestTheBreakersStates(t *testing.T) {
 			want(t, c, t.Context(), 503)
 			wantState(t, c, gobreaker.StateOpen)
 		}},
-		{"V033 the cooldown's edge", threshold(1), apiSteps(503, 200), func(t *testing.T, c *apiClient) {
+		{"V033 V049 the cooldown's edge", threshold(1), apiSteps(503, 200), func(t *testing.T, c *apiClient) {
 			want(t, c, t.Context(), 503)
 			time.Sleep(4999 * time.Millisecond)
 			wantOpen(t, c)
@@ -126,6 +126,11 @@ func TestTheBreakersStates(t *testing.T) {
 			wantState(t, c, gobreaker.StateHalfOpen)
 			want(t, c, t.Context(), 200)
 			wantState(t, c, gobreaker.StateClosed)
+		}},
+		{"R09 after an hour asleep the cooldown is simply over", threshold(1), apiSteps(503, 200), func(t *testing.T, c *apiClient) {
+			want(t, c, t.Context(), 503)
+			time.Sleep(time.Hour)
+			want(t, c, t.Context(), 200)
 		}},
 		{"V034 V107 failed probes double the cooldown up to 60 s", threshold(1), apiSteps(503), func(t *testing.T, c *apiClient) {
 			want(t, c, t.Context(), 503)
