@@ -106,6 +106,12 @@ func (h *Holder[T]) fetch(ctx context.Context, old *T) (v *T, err error) {
 // land ends a flight and frees its slot; v is the changed value, nil if there is none. Only the first landing counts:
 // a flight ended by its timeout can land again, with a late value that ends nothing but may still be taken.
 func (h *Holder[T]) land(f *flight[T], v *T, err error) {
+	// The value is there before the slot is free: who finds the slot empty must not find the old value with it (R14).
+	var old *T
+	accepted := false
+	if v != nil {
+		old, accepted = h.accept(f, v)
+	}
 	h.mu.Lock()
 	first := !f.ended
 	if first {
@@ -116,14 +122,25 @@ func (h *Holder[T]) land(f *flight[T], v *T, err error) {
 	h.mu.Unlock()
 
 	// The slot is free before OnChange runs, so OnChange may refresh.
-	if v != nil {
-		if err := h.accept(f, v); err != nil && first {
+	if accepted && h.OnChange != nil {
+		if err := h.tell(old, v); err != nil && first {
 			f.err = err
 		}
 	}
 	if first {
 		close(f.done)
 	}
+}
+
+// tell calls OnChange and turns a panic into an error.
+func (h *Holder[T]) tell(old, v *T) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &PanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	h.OnChange(old, v)
+	return nil
 }
 
 // settle decides when the next fetch may start. Called with mu held.
@@ -151,8 +168,8 @@ func (h *Holder[T]) pause(n int) time.Duration {
 	return min(d, limit)
 }
 
-// accept makes v the value held, unless something newer is. A panic of OnChange comes back as an error.
-func (h *Holder[T]) accept(f *flight[T], v *T) (err error) {
+// accept makes v the value held, unless something newer is, and returns the value it replaced.
+func (h *Holder[T]) accept(f *flight[T], v *T) (old *T, accepted bool) {
 	var judged *T
 	for {
 		h.mu.Lock()
@@ -160,25 +177,17 @@ func (h *Holder[T]) accept(f *flight[T], v *T) (err error) {
 		overtaken := h.stores != f.stores || h.accepted > f.number
 		if h.closed || current == v {
 			h.mu.Unlock()
-			return nil
+			return nil, false
 		}
 		if !overtaken || (judged != nil && judged == current) {
 			h.value.Store(v)
 			h.accepted = max(h.accepted, f.number)
 			h.mu.Unlock()
-			if h.OnChange != nil {
-				defer func() {
-					if p := recover(); p != nil {
-						err = &PanicError{Value: p, Stack: debug.Stack()}
-					}
-				}()
-				h.OnChange(current, v)
-			}
-			return nil
+			return current, true
 		}
 		h.mu.Unlock()
 		if current == nil || h.Newer == nil || !h.Newer(v, current) {
-			return nil // a stored nil means that the value shall be forgotten
+			return nil, false // a stored nil means that the value shall be forgotten
 		}
 		judged = current // Newer ran without the lock: take v only if it was judged against what is held now
 	}

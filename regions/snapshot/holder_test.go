@@ -546,3 +546,28 @@ func BenchmarkLoad(b *testing.B) {
 		_ = h.Load()
 	}
 }
+
+func TestWhoAsksWhileAFlightLandsStartsNoOther(t *testing.T) { // R14
+	synctest.Test(t, func(t *testing.T) {
+		c := &counter{takes: time.Second}
+		h := &snapshot.Holder[version]{Fetch: c.fetch, Interval: time.Minute, Delay: true}
+		stored := &version{-1}
+		asked := make(chan error, 1)
+		h.Newer = func(fetched, _ *version) bool { // runs while the flight lands
+			go func() {
+				v, err := h.Refresh(t.Context(), stored)
+				if v != fetched {
+					err = errors.New("an old value")
+				}
+				asked <- err
+			}()
+			time.Sleep(time.Millisecond)
+			return true
+		}
+		h.Trigger(nil)
+		synctest.Wait()
+		h.Store(stored)
+		require.NoError(t, <-asked)
+		require.EqualValues(t, 1, c.calls.Load())
+	})
+}
