@@ -22,9 +22,9 @@ type Budget struct {
 
 // Charge is what an operation spent of one budget.
 type Charge struct {
-	Budget  string
-	Retries int
-	Waited  time.Duration
+	Budget  string        // its Name
+	Retries int           // re-sends it paid for
+	Waited  time.Duration // sum of the waits before them
 }
 
 type charge struct {
@@ -33,6 +33,7 @@ type charge struct {
 	waited  time.Duration
 }
 
+// String is its name and its limits: "throttle 9/30s".
 func (b *Budget) String() string {
 	text := fmt.Sprintf("%s %d", b.Name, b.Retries)
 	if b.Retries == Unlimited {

@@ -59,7 +59,10 @@ func plus(a, b int) int {
 
 // Budgeted is implemented by a RoundTripper that wraps a Retry without being
 // one, so that Describe can count its budgets.
-type Budgeted interface{ Budgets() []*Budget }
+type Budgeted interface {
+	// Budgets lists what the loop may spend. It must not be changed.
+	Budgets() []*Budget
+}
 
 // Budgets returns the budgets that the loop may spend.
 func (r *retrier) Budgets() []*Budget { return r.budgets }

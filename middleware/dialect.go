@@ -19,10 +19,10 @@ type Dialect interface {
 }
 
 // Stamper is a Dialect whose requests carry headers of the dialect's own, such
-// as the one that keeps a gateway from retrying by itself. Stamp returns h when
-// nothing is missing, otherwise a copy with the headers added; it never changes
-// h. It is called once per operation.
+// as the one that keeps a gateway from retrying by itself.
 type Stamper interface {
+	// Stamp returns h when nothing is missing, otherwise a copy with the headers
+	// added; it never changes h. It is called once per operation.
 	Stamp(in *Intent, h http.Header) http.Header
 }
 
@@ -70,6 +70,7 @@ type Intent struct {
 
 // Outcome says what one attempt's result means.
 type Outcome struct {
+	// Cause is what policies switch on; Unjudged until a dialect has looked.
 	Cause Cause
 	// Unapplied is set when it is certain that nothing was carried out.
 	Unapplied bool
@@ -91,8 +92,9 @@ type Outcome struct {
 	// Range is the partition that the answer says it came from, "" if it does not.
 	Range string
 	// Owner is the endpoint, host[:port], that the answer names as the partition's
-	// owner, "" if it names none, and Epoch how new that knowledge is, 0 = unsaid.
+	// owner, "" if it names none.
 	Owner string
+	// Epoch says how new the knowledge of Owner is: higher is newer, 0 = unsaid.
 	Epoch uint64
 }
 

@@ -37,6 +37,7 @@ type WaitError struct {
 	Wait time.Duration // how long that takes at least
 }
 
+// Error says what the wait was for and how long it takes.
 func (e *WaitError) Error() string {
 	return fmt.Sprintf("reroute: waiting %s for %s would outlive the deadline", round(e.Wait), e.For)
 }
@@ -68,10 +69,12 @@ type Error struct {
 	Outcome Outcome
 	// Stop says why nothing was sent again.
 	Stop Stop
-	// LastStatus, LastSubstatus and LastHeader are those of the newest real
-	// answer of any attempt; 0 and nil if there was none. Its body is gone.
+	// LastStatus and LastSubstatus are those of the newest real answer of any
+	// attempt; 0 if there was none.
 	LastStatus, LastSubstatus int
-	LastHeader                http.Header
+	// LastHeader is the header of that answer, nil if there was none; its body is
+	// gone. It is shared and must not be changed.
+	LastHeader http.Header
 	// Report is the operation's story.
 	Report Report
 	// Err is what failed.
@@ -98,6 +101,8 @@ func (op *Operation) typed(err error) error {
 	return e
 }
 
+// Error says in one line why the operation ended, after how many sends and with
+// which code.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("reroute: ")

@@ -30,7 +30,9 @@ const (
 	// EndpointRestored says that a marked endpoint serves again.
 	EndpointRestored
 	// BreakerOpened says that a breaker gave up on a partition in a region, or on
-	// a whole API, for Wait. A failed probe repeats it with a longer Wait.
+	// a whole API; a failed probe repeats it. Of an API, Wait is the time to the
+	// next probe, longer after each one that failed. Of a partition it is 0: the
+	// time is that of partitions.FailoverOptions.UnavailabilityDuration.
 	BreakerOpened
 	// BreakerClosed says that it serves again.
 	BreakerClosed
@@ -62,21 +64,21 @@ func (k EventKind) String() string {
 // Event is one thing that happened to an operation. Fields that a kind has no
 // use for are zero. It holds no credential, header or body.
 type Event struct {
-	Kind      EventKind
-	Operation string // dialect's name: "read item"
-	Attempt   int    // number of the attempt meant, from 1
+	Kind      EventKind // what happened
+	Operation string    // dialect's name: "read item"
+	Attempt   int       // number of the attempt meant, from 1
 	Target
-	Cause  Cause
-	Code   string // dialect's short form: "403/3"
-	Status int
-	Budget string
-	Wait   time.Duration
+	Cause  Cause         // of the attempt's result; Unjudged before there is one
+	Code   string        // dialect's short form: "403/3"; of a mark or a partition's breaker, what happened to it
+	Status int           // of the answer, 0 without one
+	Budget string        // name of the one that pays, or has no more
+	Wait   time.Duration // before the next attempt, or until an API's breaker probes
 	// Elapsed is an attempt's round trip: no wait of any layer is in it.
 	Elapsed time.Duration
 	Bytes   int64 // of the answer's body, as announced; -1 = unknown
-	Rows    int
-	Stop    Stop
-	Err     error
+	Rows    int   // that were read: RowsPulled
+	Stop    Stop  // why nothing is sent again: GaveUp
+	Err     error // of the transport, or of the refresh; nil = it went well
 }
 
 // Observer is told what happens to operations. It is called on the request path

@@ -20,10 +20,10 @@ import (
 )
 
 // Layer wraps next into another http.RoundTripper. A Layer is its own
-// configuration: its zero value has the documented defaults, a bad value is an
-// error of Wrap that names the field. Wrap sends nothing and starts nothing. The
-// same Layer may be wrapped any number of times.
+// configuration: its zero value has the documented defaults.
 type Layer interface {
+	// Wrap sends nothing and starts nothing, and may be called any number of times.
+	// A bad value is an error that names the field.
 	Wrap(next http.RoundTripper) (http.RoundTripper, error)
 }
 

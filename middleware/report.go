@@ -64,12 +64,13 @@ func stopOf(ctx context.Context) Stop {
 type Attempt struct {
 	Number int // from 1
 	Target
-	Cause             Cause
+	Cause             Cause  // what its result means
 	Code              string // dialect's short form: "429/3200"
 	Status, Substatus int    // 0 without an answer
 	// NotSent is set when the attempt failed and certainly nothing was sent or
 	// carried out.
 	NotSent bool
+	// Started is when it was sent.
 	Started time.Time
 	// Elapsed is the time to the response headers, or to the failure.
 	Elapsed time.Duration
@@ -88,10 +89,10 @@ type Attempt struct {
 
 // Report is what there is to know about an operation.
 type Report struct {
-	Operation string // dialect's name: "read item"
-	Level     idempotency.Level
-	Attempts  []Attempt
-	Sends     int
+	Operation string            // dialect's name: "read item"
+	Level     idempotency.Level // whether it may be repeated
+	Attempts  []Attempt         // in order; those of stacks inside this one included
+	Sends     int               // how many they are
 	// Replays are those sends that were no retries but the second half of an
 	// attempt: the same request with a fresh token.
 	Replays int
@@ -101,7 +102,8 @@ type Report struct {
 	TransportReplays int
 	// Charges lists what each budget paid.
 	Charges []Charge
-	Stop    Stop
+	// Stop says why nothing more was sent; NotStopped while the operation runs.
+	Stop Stop
 	// InDoubt is set when some attempt may have been carried out although it did
 	// not answer so.
 	InDoubt bool

@@ -78,8 +78,8 @@ func (op *Operation) ExcludedRegions() []regions.Name { return op.inputs.exclude
 
 // Target is where an attempt goes.
 type Target struct {
-	Region   regions.Name
-	Endpoint string // host[:port]
+	Region   regions.Name // "" where nothing routes by region
+	Endpoint string       // host[:port]
 	// Topology is what the choice was made from.
 	Topology *regions.Topology
 	Range    string // partition range id, "" when unknown

@@ -19,10 +19,10 @@ import (
 
 // Step is one scripted answer.
 type Step struct {
-	Status int // 0 = 200 unless Err is set
-	Header map[string]string
-	Body   string
-	Err    error
+	Status int               // 0 = 200 unless Err is set
+	Header map[string]string // of the answer
+	Body   string            // of the answer
+	Err    error             // instead of an answer
 	// Delay comes before the answer; the request's context cuts it short.
 	Delay time.Duration
 	// Hang answers only when the request's context ends.
@@ -34,11 +34,11 @@ type Step struct {
 // Send is one request that reached a Script.
 type Send struct {
 	After  time.Duration // since the Script was made
-	Method string
-	URL    url.URL
-	Host   string
-	Header http.Header
-	Body   string
+	Method string        // as sent
+	URL    url.URL       // as sent
+	Host   string        // req.Host, "" where the URL's counts
+	Header http.Header   // a copy
+	Body   string        // read whole
 	// Ended is the context's state when the request arrived.
 	Ended error
 }
