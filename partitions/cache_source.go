@@ -23,13 +23,13 @@ type Source interface {
 
 // Container is what routing needs of a container's properties.
 type Container struct {
-	RID        string // its identity: a container that was deleted and made again has the same name and another RID. Required
-	Definition Definition
+	RID        string     // its identity: a container that was deleted and made again has the same name and another RID. Required
+	Definition Definition // how it hashes partition keys; one that no container can have is refused when it is read
 }
 
 // Page is one page of a feed of ranges.
 type Page struct {
-	Ranges       []Range
+	Ranges       []Range      // in any order; a child may come before its parent
 	Continuation string       // where the next page begins (the ETag); "" leaves it where it was
 	Unchanged    bool         // the end of the feed (304): whatever Ranges holds does not count
 	Region       regions.Name // who answered; "" means unknown, and then nothing is pinned
@@ -49,6 +49,7 @@ const (
 	SessionUnavailable
 )
 
+// String is the kind in lower case words.
 func (k FailureKind) String() string {
 	switch k {
 	case Transient:
@@ -65,10 +66,11 @@ func (k FailureKind) String() string {
 
 // SourceError is a failure of a [Source].
 type SourceError struct {
-	Kind FailureKind
-	Err  error // what happened
+	Kind FailureKind // what it means; the zero value is Transient
+	Err  error       // what happened; may be nil
 }
 
+// Error is the kind and what happened.
 func (e *SourceError) Error() string {
 	text := "partitions: " + e.Kind.String()
 	if e.Err != nil {
@@ -77,6 +79,7 @@ func (e *SourceError) Error() string {
 	return text
 }
 
+// Unwrap returns what happened.
 func (e *SourceError) Unwrap() error { return e.Err }
 
 // kindOf is the kind of any error.

@@ -25,12 +25,13 @@ func (a Admission) Watched() bool { return a.watched }
 type Transition uint8
 
 const (
-	Unchanged Transition = iota
-	Tripped              // the failure was one too many: the partition avoids the region from now on
-	Rearmed              // the probe failed: it goes on avoiding it
-	Recovered            // the probe succeeded: it uses it again
+	Unchanged Transition = iota // it was counted, or said nothing
+	Tripped                     // the failure was one too many: the partition avoids the region from now on
+	Rearmed                     // the probe failed: it goes on avoiding it
+	Recovered                   // the probe succeeded: it uses it again
 )
 
+// String is the transition in one lower case word.
 func (t Transition) String() string {
 	switch t {
 	case Unchanged:

@@ -2,6 +2,19 @@
 //
 // A [Definition] hashes the partition key of a request into a [Key], the effective partition key. A [Map] says which
 // [Range] owns that key. Both are values that never change, safe for any number of goroutines.
+//
+// A [Registry] keeps the maps of an account's containers: it reads them from a [Source] when an operation needs them, once
+// for all who wait, and anew when they prove stale. It also knows which regions serve a partition badly, and in which one
+// its writes go through. A map takes the feed of ranges as it really is (pkrange-gaps.md):
+//
+//  1. A throttled page (429) is waited out where it was asked, for as long as the service wishes; only when that budget
+//     is spent another region is asked. That is the part of the Source, as package cosmos has it.
+//  2. Ranges with a gap, as in the middle of a split, are read again and never kept; the map held until then stays.
+//  3. A region behind the session (404/1002) is an error of its own, SessionUnavailable, not a missing container.
+//  4. A missing container and a refused credential are remembered for a few seconds, so that a mistake costs one read
+//     and not one for each operation; [Registry.Refresh] asks all the same.
+//  5. Every 5xx counts for a partition's breaker, not 503 alone, and so do failures of the transport.
+//  6. The breakers have options of their own, [FailoverOptions], apart from the retries of operations.
 package partitions
 
 import (
@@ -119,9 +132,10 @@ func (s Span) String() string {
 type HexError struct {
 	Text   string // the text, cut to 64 bytes
 	Offset int    // byte where it went wrong
-	Reason string
+	Reason string // what is wrong there
 }
 
+// Error names the text, the place and the reason.
 func (e *HexError) Error() string {
 	return fmt.Sprintf("partitions: key %q, byte %d: %s", e.Text, e.Offset, e.Reason)
 }

@@ -111,11 +111,12 @@ func (d Definition) resolve() (version, paths int, err error) {
 
 // DefinitionError is a field of a [Definition] that no container can have.
 type DefinitionError struct {
-	Field string
-	Value any
-	Want  string
+	Field string // its name
+	Value any    // what it holds
+	Want  string // what it may hold
 }
 
+// Error names the field, its value and what it may hold.
 func (e *DefinitionError) Error() string {
 	return fmt.Sprintf("partitions: Definition.%s is %v, want %s", e.Field, e.Value, e.Want)
 }
@@ -126,9 +127,10 @@ type KeyError struct {
 	Component int    // index of the value in the array
 	Kind      string // "string", "number", "boolean", "null", "object", "array", or "" outside of a value
 	Offset    int    // byte of the header
-	Reason    string
+	Reason    string // what is wrong there
 }
 
+// Error names the place and the reason.
 func (e *KeyError) Error() string {
 	kind := ""
 	if e.Kind != "" {

@@ -20,10 +20,10 @@ type Status string
 
 // The statuses of Cosmos DB.
 const (
-	StatusOnline    Status = "online"
-	StatusSplitting Status = "splitting"
-	StatusOffline   Status = "offline"
-	StatusSplit     Status = "split"
+	StatusOnline    Status = "online"    // it serves
+	StatusSplitting Status = "splitting" // it is being split, its children are not there yet
+	StatusOffline   Status = "offline"   // it does not serve now
+	StatusSplit     Status = "split"     // its children have taken over
 )
 
 // String is `"id" [min, max)`.
@@ -62,11 +62,12 @@ var (
 
 // MapError says why ranges make no [Map]. Unwrap gives one of the Err values of this package.
 type MapError struct {
-	Err   error
+	Err   error // what is wrong
 	Range Range // the range at fault; of two neighbours the lower one. Without an id: the start of the line
 	Other Range // its upper neighbour, the other copy, or the parent (only the id). Without an id: there is none
 }
 
+// Error names what is wrong and the ranges.
 func (e *MapError) Error() string {
 	text := "partitions: " + e.Err.Error()
 	switch {
@@ -86,4 +87,5 @@ func (e *MapError) Error() string {
 	return text + " between ranges " + e.Range.String() + " and " + e.Other.String()
 }
 
+// Unwrap returns what is wrong.
 func (e *MapError) Unwrap() error { return e.Err }

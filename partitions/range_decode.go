@@ -187,6 +187,7 @@ type PageError struct {
 	Err    error  // the error of the reader, of the JSON, of the key or of the range behind it, or nil
 }
 
+// Error names the range, the field and the reason.
 func (e *PageError) Error() string {
 	text := "partitions: page of ranges"
 	if e.Index >= 0 {
@@ -207,6 +208,7 @@ func (e *PageError) Error() string {
 	return text
 }
 
+// Unwrap returns the error behind it, or nil.
 func (e *PageError) Unwrap() error { return e.Err }
 
 // pageError wraps what the decoder met. A page that just stops is never a good end.

@@ -12,8 +12,8 @@ import (
 
 // Config configures a [Registry]. Zero values are the defaults named at each field; New refuses negative ones.
 type Config struct {
-	Source   Source // required
-	Failover FailoverOptions
+	Source   Source          // required
+	Failover FailoverOptions // of the breakers; what it leaves open the environment decides, then the defaults
 
 	// LookupEnv is where options that are not set are looked up, once, by New. nil is os.LookupEnv.
 	LookupEnv func(name string) (value string, ok bool)
@@ -34,8 +34,8 @@ type Config struct {
 	NegativeTTL time.Duration
 
 	// IncompleteRetries is how often ranges that make no complete map are read again at once: 3 (gap 2).
-	// IncompleteBackoff is the wait before the first of them, doubling: 100 ms.
 	IncompleteRetries int
+	// IncompleteBackoff is the wait before the first of those reads, doubling: 100 ms, at most 1 min.
 	IncompleteBackoff time.Duration
 }
 
