@@ -29,6 +29,7 @@ const (
 	RegionGone                   // the account is not in this region (any more)
 )
 
+// String is the reason in lower case words.
 func (r Reason) String() string {
 	switch r {
 	case Unreachable:
@@ -47,8 +48,8 @@ func (r Reason) String() string {
 
 // Mark is a demoted endpoint, for reports.
 type Mark struct {
-	Endpoint Endpoint
-	Reason   Reason
+	Endpoint Endpoint  // the one demoted
+	Reason   Reason    // why; a failed probe that renews the mark brings its own
 	Since    time.Time // when it was marked, or renewed by a failed probe
 	Due      time.Time // when one operation may probe it
 	Probing  bool      // one operation is at it

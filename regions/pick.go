@@ -16,11 +16,12 @@ var (
 
 // NoRegionError says which exclusions left no region. errors.Is matches ErrNoRegion.
 type NoRegionError struct {
-	From     List
+	From     List   // the list that was asked for
 	Excluded []Name // the caller's
 	Known    []Name // every region of the account
 }
 
+// Error names the exclusions and the regions that there are.
 func (e *NoRegionError) Error() string {
 	return fmt.Sprintf("%v: %q exclude all of %q", ErrNoRegion, e.Excluded, e.Known)
 }
@@ -30,13 +31,13 @@ func (e *NoRegionError) Is(target error) bool { return target == ErrNoRegion }
 
 // Avoided is one operation's own bad experience with a region.
 type Avoided struct {
-	Region Name
-	Times  int
+	Region Name // which one
+	Times  int  // how often; 0 or less counts as never
 }
 
 // Want says what an operation needs of a region. The zero value is any read.
 type Want struct {
-	From  List
+	From  List // which regions can serve; the zero value is ReadRegions
 	Write bool // WriteForbidden marks count
 
 	// Excluded is sacred: while the account has one region that is not excluded, healthy or not, an excluded one is never

@@ -70,7 +70,7 @@ func contains(names []Name, n Name) bool {
 
 // Endpoint is a region and the address that serves it there.
 type Endpoint struct {
-	Region Name
+	Region Name     // its name; not empty
 	URL    *url.URL // scheme and host[:port] only. Shared: must not be changed
 }
 
@@ -87,6 +87,7 @@ const (
 	Hub
 )
 
+// String is the list's name in lower case words.
 func (l List) String() string {
 	switch l {
 	case ReadRegions:

@@ -33,6 +33,7 @@ type TopologyError struct {
 	Value   string // the offending value, without credentials
 }
 
+// Error names the problem and at most 200 characters of the value.
 func (e *TopologyError) Error() string {
 	if e.Value == "" {
 		return "regions: topology refused: " + e.Problem

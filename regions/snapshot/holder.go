@@ -29,12 +29,13 @@ var (
 	ErrNoValue = errors.New("snapshot: fetch returned no value")
 )
 
-// PanicError is the failure of a fetch that panicked, or that ended its goroutine (Value is then nil).
+// PanicError is the failure of a fetch that panicked, or that ended its goroutine.
 type PanicError struct {
-	Value any
+	Value any    // what was panicked with; nil if the goroutine was ended
 	Stack []byte // where it happened
 }
 
+// Error shows the panic's value, not the stack.
 func (e *PanicError) Error() string {
 	if e.Value == nil {
 		return "snapshot: fetch ended its goroutine"
@@ -76,9 +77,9 @@ type Holder[T any] struct {
 	// MaxWait is how long one Refresh waits in all, 0 = 15 s. The fetch goes on without the caller.
 	MaxWait time.Duration
 
-	// FailureDelay is the pause after a failed fetch. It doubles with every further failure in a row, up to
-	// MaxFailureDelay (0 = 24 h). Zero: no pause.
-	FailureDelay    time.Duration
+	// FailureDelay is the pause after a failed fetch. It doubles with every further failure in a row. Zero: no pause.
+	FailureDelay time.Duration
+	// MaxFailureDelay bounds that pause, 0 = 24 h.
 	MaxFailureDelay time.Duration
 
 	// FailureGrace is how many failures in a row are followed by no pause. Zero: the first one is.
