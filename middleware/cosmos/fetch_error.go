@@ -24,6 +24,7 @@ type FetchError struct {
 	Err error
 }
 
+// Error says in one line what was read, where, and what came back. It holds no credential.
 func (e *FetchError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "cosmos: %s from %s: ", e.What, e.Endpoint)

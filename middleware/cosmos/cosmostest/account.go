@@ -85,9 +85,9 @@ func New(cfg Config) (*Account, error) {
 
 // TB is the part of testing.TB that Start uses.
 type TB interface {
-	Helper()
-	Cleanup(func())
-	Fatalf(format string, args ...any)
+	Helper()                           // see testing.TB
+	Cleanup(func())                    // see testing.TB
+	Fatalf(format string, args ...any) // see testing.TB
 }
 
 // Start is New for tests: a bad Config fails the test, and the account is closed when the test (or its bubble) ends.

@@ -14,7 +14,9 @@ const Global = "global"
 
 // Defaults of Config.
 const (
-	DefaultKey   = "Y29zbW9zdGVzdCBtYXN0ZXIga2V5LCBub3QgYSBzZWNyZXQgYXQgYWxsIQ=="
+	// DefaultKey is the master key, in base64. It opens nothing but simulated accounts.
+	DefaultKey = "Y29zbW9zdGVzdCBtYXN0ZXIga2V5LCBub3QgYSBzZWNyZXQgYXQgYWxsIQ=="
+	// DefaultToken is the access token.
 	DefaultToken = "cosmostest-access-token"
 )
 

@@ -12,14 +12,16 @@ import (
 // Fault is a rule that spoils the answers of the requests it matches. Of the rules that apply to a request the one added first
 // gives the answer. A rule without any effect is a counter: it never stops a later rule.
 type Fault struct {
+	// Match selects the requests; the zero Match selects all.
 	Match Match
 	// Skip lets the first matches pass. Default 0.
 	Skip int
 	// Count ends the rule after so many hits. Default 0: no end.
 	Count int
-	// Probability is the chance of a hit, in (0,1]. Default 0: always. Seed makes the draws repeatable.
+	// Probability is the chance of a hit, in (0,1]. Default 0: always.
 	Probability float64
-	Seed        uint64
+	// Seed makes the draws of Probability repeatable. Default 0, a seed like any other.
+	Seed uint64
 	// From and Until bound the rule in time, Until excluded. Zero: open.
 	From, Until time.Time
 	// AfterApply runs the operation and then gives Answer: a lost acknowledgement.
@@ -33,7 +35,7 @@ type Fault struct {
 // Answer is what a fault does to a request. The zero Answer changes nothing. Without a Status the operation runs normally and
 // the other fields shape its answer; Hang, Refuse and Reset without CutAfter or AfterApply keep the operation from running.
 type Answer struct {
-	Status    int
+	Status    int               // 0 = the operation runs and answers
 	Substatus int               // x-ms-substatus, 0 = no header
 	Header    map[string]string // added to the answer
 	Body      string            // "" = the service's error body for Status

@@ -13,21 +13,21 @@ const maxKeptBody = 64 << 10
 
 // Request is one request that reached the account.
 type Request struct {
-	Time      time.Time
-	Region    string // Global for the global endpoint
-	Method    string
-	Path      string // escaped, as sent
-	Operation Operation
-	Database  string
-	Container string
-	ID        string // of the item, script or offer; "" in feeds
-	Range     string // partition key range the request belongs to, "" when it names none
-	Header    http.Header
-	Body      []byte // nil above 64 KiB
-	Status    int    // of the answer; 0 while none was given (hung, refused, cut before the status)
-	Substatus int
-	Applied   bool   // a write took effect, whatever the client was told
-	Fault     *Fault // the rule that shaped the answer, nil for none
+	Time      time.Time   // when it arrived
+	Region    string      // Global for the global endpoint
+	Method    string      // HTTP method
+	Path      string      // escaped, as sent
+	Operation Operation   // what it asks for
+	Database  string      // id, "" when the path names none
+	Container string      // id, "" when the path names none
+	ID        string      // of the item, script or offer; "" in feeds
+	Range     string      // partition key range the request belongs to, "" when it names none
+	Header    http.Header // as received, the credential taken out of Authorization
+	Body      []byte      // nil above 64 KiB
+	Status    int         // of the answer; 0 while none was given (hung, refused, cut before the status)
+	Substatus int         // of the answer, 0 = none
+	Applied   bool        // a write took effect, whatever the client was told
+	Fault     *Fault      // the rule that shaped the answer, nil for none
 }
 
 // Match selects requests. Every field that is set must hold; the zero Match selects all.

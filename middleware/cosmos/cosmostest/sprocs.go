@@ -9,13 +9,13 @@ import (
 
 // SprocCall is one execution of a stored procedure.
 type SprocCall struct {
-	Region       string
-	Database     string
-	Container    string
-	ID           string
+	Region       string            // that ran it
+	Database     string            // id
+	Container    string            // id
+	ID           string            // of the stored procedure
 	PartitionKey string            // JSON array
 	Parameters   []json.RawMessage // the arguments
-	Header       http.Header
+	Header       http.Header       // of the request
 }
 
 // Sproc is the Go body of a stored procedure. Its value is sent as JSON; an error is answered 400 with its text. It runs without

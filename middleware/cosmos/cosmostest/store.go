@@ -184,11 +184,11 @@ func (a *Account) prune(it *item, g *keyRange, now time.Time) {
 
 // Item is one stored document.
 type Item struct {
-	ID           string
-	PartitionKey string // JSON array, as in x-ms-documentdb-partitionkey
-	Body         json.RawMessage
-	ETag         string
-	LSN          int64
+	ID           string          // its "id"
+	PartitionKey string          // JSON array, as in x-ms-documentdb-partitionkey
+	Body         json.RawMessage // the document with its system properties, a copy
+	ETag         string          // of this version, quotes included
+	LSN          int64           // of the write that made this version, counted per partition key range
 }
 
 // Items returns what the write region (in multi-write accounts the first region) holds, in the order of creation.
