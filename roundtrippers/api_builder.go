@@ -45,8 +45,10 @@ type APIBuilder struct {
 	// MaxReplayBytes of a body without GetBody are kept; 0 = 2 MiB, -1 = none.
 	MaxReplayBytes int64
 
+	// PerOperation are your layers that see each operation once; nil = none.
 	PerOperation []middleware.Layer
-	PerAttempt   []middleware.Layer
+	// PerAttempt are your layers that see each send; nil = none.
+	PerAttempt []middleware.Layer
 
 	// NoGuard leaves the Guard out: also a POST without a key is sent again when it
 	// may have been carried out, as the seed's client does.
@@ -54,12 +56,12 @@ type APIBuilder struct {
 
 	RetryBudget    *RetryBudget    // nil = none
 	IdempotencyKey *IdempotencyKey // nil = keys are the caller's business
-	Guard          Guard
-	Retry          Retry
-	Auth           *Auth        // nil = none
-	Circuit        *Circuit     // nil = one with the defaults
-	RateLimit      *RateLimit   // nil = none
-	Concurrency    *Concurrency // nil = one with the defaults
+	Guard          Guard           // zero = its defaults
+	Retry          Retry           // zero = its defaults
+	Auth           *Auth           // nil = none
+	Circuit        *Circuit        // nil = one with the defaults
+	RateLimit      *RateLimit      // nil = none
+	Concurrency    *Concurrency    // nil = one with the defaults
 
 	// Base sends; nil = http.DefaultTransport.
 	Base http.RoundTripper

@@ -38,8 +38,11 @@ func (t Token) MarshalText() ([]byte, error) { return []byte(fmt.Sprint(t)), nil
 
 // AuthError says that nothing was sent because the token could not be had. It
 // matches middleware.ErrNoCredential.
-type AuthError struct{ Err error }
+type AuthError struct {
+	Err error // of the token's source
+}
 
+// Error shows the cause without what could be a credential.
 func (e *AuthError) Error() string { return "no token: " + middleware.Redact(e.Err).Error() }
 
 // MarshalText gives loggers that marshal what Error shows, and no more.

@@ -163,6 +163,7 @@ type CircuitOpenError struct {
 	late bool // it opened after the attempt had passed
 }
 
+// Error says until when, as the time of day.
 func (e *CircuitOpenError) Error() string {
 	if e.Probing {
 		return "circuit open: a probe is out"

@@ -39,16 +39,18 @@ type OwnershipBuilder struct {
 	// MaxReplayBytes of a body without GetBody are kept; 0 = 2 MiB, -1 = none.
 	MaxReplayBytes int64
 
+	// PerOperation are your layers that see each operation once; nil = none.
 	PerOperation []middleware.Layer
-	PerAttempt   []middleware.Layer
+	// PerAttempt are your layers that see each send; nil = none.
+	PerAttempt []middleware.Layer
 
 	// NoGuard leaves the Guard out: every write is sent at least once, as the
 	// seed's client does, also a POST whose answer was lost.
 	NoGuard bool
 
-	Guard   Guard
-	Reroute Reroute
-	Route   Route
+	Guard   Guard   // zero = its defaults
+	Reroute Reroute // zero = its defaults
+	Route   Route   // zero = its defaults
 
 	// Base sends; nil = the dialect's NewTransport if it has one, else
 	// http.DefaultTransport.

@@ -7,9 +7,9 @@ import (
 
 // EndpointPools is what Pools knows of one endpoint.
 type EndpointPools struct {
-	Endpoint string // scheme://host
-	Pools    []PoolState
-	InFlight int // over all pools, those being left included
+	Endpoint string      // scheme://host
+	Pools    []PoolState // those that get new requests
+	InFlight int         // requests over all pools, those being left included
 	// Failures, Canceled and Replaced are counts since the endpoint was first
 	// used: transport errors, attempts the caller gave up, and pools replaced for
 	// failing.
@@ -18,7 +18,7 @@ type EndpointPools struct {
 
 // PoolState is how one pool is doing.
 type PoolState struct {
-	InFlight int
+	InFlight int // requests now
 	Failures int // in a row
 }
 

@@ -20,10 +20,11 @@ type Switches struct {
 
 // SwitchError says that a variable's value makes no sense and was ignored.
 type SwitchError struct {
-	Name, Value string
-	Want        string
+	Name, Value string // of the variable, as found
+	Want        string // what the value may be
 }
 
+// Error shows at most 40 characters of the value.
 func (e *SwitchError) Error() string {
 	return fmt.Sprintf("%s is %.40q, want %s: ignored", e.Name, e.Value, e.Want)
 }
