@@ -284,7 +284,7 @@ func TestAHungPartitionMovesAlthoughOnlyCallersDeadlinesEndIt(t *testing.T) { //
 func TestADeadlineThatEndsAWaitDoesNotSpeakAgainstThePartition(t *testing.T) {
 	s := sixteen
 	s.stack.Breaker.MinAttempt = time.Millisecond
-	s.open.PartitionFailover = partitions.FailoverOptions{ReadFailures: 1}
+	s.open.Partitions.Failover = partitions.FailoverOptions{ReadFailures: 1}
 	inPartitions(t, s, func(t *testing.T, w *placed) {
 		key := w.key("1")
 		w.warm(key)
@@ -391,7 +391,7 @@ func TestEndpointsAreMarkedOnlyWhereNoPartitionIsWatched(t *testing.T) { // DESI
 		"the write of one hub":     {nil, func(w *placed, key string) result { return w.upsert(w.t.Context(), key) }, true},
 		"a write of several":       {func(s *setup) { s.sim.MultiWrite = true }, func(w *placed, key string) result { return w.upsert(w.t.Context(), key) }, false},
 		"a write that fails alone": {func(s *setup) { s.sim.PartitionFailover = &yes }, func(w *placed, key string) result { return w.upsert(w.t.Context(), key) }, false},
-		"breakers off": {func(s *setup) { s.open.PartitionFailover.Enabled = &off },
+		"breakers off": {func(s *setup) { s.open.Partitions.Failover.Enabled = &off },
 			func(w *placed, key string) result { return w.get(w.t.Context(), key) }, true},
 		"only one region left": {nil, func(w *placed, key string) result { return w.get(excluding(w.t.Context(), east, north), key) }, false},
 		"only one region at all": {func(s *setup) { s.sim.Regions = []string{west} },
@@ -510,7 +510,7 @@ func TestAQuietWindowStartsTheCountAnew(t *testing.T) { // R107
 
 func TestPartitionFailoverOptionsAreATypeOfTheirOwn(t *testing.T) { // gap 6
 	s := sixteen
-	s.open.PartitionFailover = partitions.FailoverOptions{ReadFailures: 2, UnavailabilityDuration: time.Second}
+	s.open.Partitions.Failover = partitions.FailoverOptions{ReadFailures: 2, UnavailabilityDuration: time.Second}
 	inPartitions(t, s, func(t *testing.T, w *placed) {
 		key := w.key("1")
 		w.warm(key)
@@ -527,7 +527,7 @@ func TestPartitionFailoverOptionsAreATypeOfTheirOwn(t *testing.T) { // gap 6
 func TestJunkOptionsAreRefusedByNameAndValue(t *testing.T) { // gap 6
 	sim := cosmostest.Start(t, cosmostest.Config{InMemory: true})
 	open := func(o partitions.FailoverOptions) error {
-		_, err := cosmos.Open(t.Context(), sim.Endpoint(), cosmos.SharedKey(sim.Key()), cosmos.Options{Transport: sim.Transport(), PartitionFailover: o})
+		_, err := cosmos.Open(t.Context(), sim.Endpoint(), cosmos.SharedKey(sim.Key()), cosmos.Options{Transport: sim.Transport(), Partitions: partitions.Config{Failover: o}})
 		return err
 	}
 	require.ErrorContains(t, open(partitions.FailoverOptions{ReadFailures: -3}), "FailoverOptions.ReadFailures is -3")

@@ -153,14 +153,14 @@ func TestTheAccountsFlagIsFollowedAtRunTime(t *testing.T) { // DESIGN rule 10, N
 
 func TestTheFlagTurnsTheBreakersOnToo(t *testing.T) { // cosmos-rust-driver 4.1, other SDKs 3
 	s := failingOver(4)
-	s.open.PartitionFailover.Enabled = &no
+	s.open.Partitions.Failover.Enabled = &no
 	inPartitions(t, s, func(t *testing.T, w *placed) {
 		key := w.key("1")
 		w.warm(key)
 		w.sick(cosmostest.Error(503, 0), "1", west)
 		w.trip(key)
 	})
-	s.open.PartitionFailover.EnabledOverride = &no
+	s.open.Partitions.Failover.EnabledOverride = &no
 	inPartitions(t, s, func(t *testing.T, w *placed) {
 		key := w.key("1")
 		w.warm(key)

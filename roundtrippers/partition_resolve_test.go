@@ -61,7 +61,7 @@ func TestRangesAreReadInTheNextRegion(t *testing.T) {
 	})
 }
 
-func TestAReadOfRangesThatHangsIsWaitedForOnceAndShortly(t *testing.T) { // R157, Options.ResolveWait
+func TestAReadOfRangesThatHangsIsWaitedForOnceAndShortly(t *testing.T) { // R157, Options.Partitions.RefreshWait
 	inPartitions(t, sixteen, func(t *testing.T, w *placed) {
 		w.forget()
 		w.AddFault(cosmostest.Fault{Match: cosmostest.Match{Operations: rangeFeed}, Answer: cosmostest.Answer{Hang: true}})

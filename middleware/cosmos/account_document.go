@@ -96,7 +96,7 @@ func endpointsOf(field string, locations []location, d *domain) ([]regions.Endpo
 		}
 		u, err := parseEndpoint(l.Endpoint)
 		if err != nil {
-			return nil, refuse(withoutUser(l.Endpoint), "%s.databaseAccountEndpoint %v", at, err)
+			return nil, refuse(shown(l.Endpoint), "%s.databaseAccountEndpoint %v", at, err)
 		}
 		if u.Scheme != d.scheme {
 			return nil, refuse(u.String(), "%s.databaseAccountEndpoint is not %s like the account's", at, d.scheme)
@@ -114,6 +114,8 @@ func endpointsOf(field string, locations []location, d *domain) ([]regions.Endpo
 func parseEndpoint(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	switch {
+	case strings.Contains(s, "AccountKey="):
+		return nil, errors.New("is a connection string: pass its AccountEndpoint, and its AccountKey to SharedKey")
 	case err != nil:
 		return nil, errors.New("is not a URL")
 	case u.Scheme != "https" && u.Scheme != "http":
@@ -128,10 +130,14 @@ func parseEndpoint(s string) (*url.URL, error) {
 	return &url.URL{Scheme: u.Scheme, Host: strings.ToLower(u.Host)}, nil
 }
 
-// withoutUser cuts what may be a password out of a text that is no good URL.
-func withoutUser(s string) string {
+// shown is what an error may repeat of a text that is no good endpoint. It may be a connection string, or hold a
+// signature or a password, so nothing follows the first character that no endpoint has, and nothing precedes an @.
+func shown(s string) string {
 	if i := strings.LastIndexByte(s, '@'); i >= 0 {
 		return "..." + s[i:]
+	}
+	if i := strings.IndexAny(s, ";?#=, "); i >= 0 {
+		return s[:i] + "..."
 	}
 	return s
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/reroute-go/reroute/middleware"
+	"github.com/reroute-go/reroute/partitions"
 	"github.com/reroute-go/reroute/regions"
 	"github.com/reroute-go/reroute/regions/snapshot"
 )
@@ -534,4 +535,31 @@ func (c contended) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 		}
 		return middleware.Verdict{Budget: budget, Wait: 10 * time.Millisecond}
 	}, budget)
+}
+
+// A connection string, or an endpoint with a signature, is an easy mistake: no error repeats what it holds.
+func TestAnEndpointThatHoldsACredentialIsRefusedWithoutRepeatingIt(t *testing.T) {
+	for _, endpoint := range []string{
+		"AccountEndpoint=https://acct.documents.example:443/;AccountKey=c2VjcmV0;",
+		"https://acct.documents.example/?sig=c2VjcmV0", "https://acct.documents.example/#c2VjcmV0", "https://me:c2VjcmV0@acct.documents.example/",
+		"ht tp://c2VjcmV0", "https://acct.documents.example:443/;AccountKey=c2VjcmV0", "%zz;c2VjcmV0",
+	} {
+		for name, opts := range map[string]Options{endpoint: {}, "https://acct.documents.example": {BackupEndpoints: []string{endpoint}}} {
+			_, err := Open(t.Context(), name, SharedKey(testKey), opts)
+			require.Error(t, err)
+			require.NotContains(t, fmt.Sprintf("%v %+v", err, err), "c2VjcmV0")
+		}
+	}
+	_, err := Open(t.Context(), "AccountEndpoint=https://acct.documents.example:443/;AccountKey=c2VjcmV0;", SharedKey(testKey), Options{})
+	require.ErrorContains(t, err, "connection string")
+}
+
+func TestThePartitionsOptionsAreCheckedByName(t *testing.T) {
+	_, err := Open(t.Context(), "https://acct.documents.example", SharedKey(testKey), Options{ThrottleRetries: -1, ThrottleMaxWait: -1,
+		Partitions: partitions.Config{Source: &partitionSource{}}})
+	require.ErrorContains(t, err, "Options.ThrottleRetries is -1")
+	require.ErrorContains(t, err, "Options.ThrottleMaxWait is -1ns")
+	require.ErrorContains(t, err, "Options.Partitions.Source is set")
+	_, err = Open(t.Context(), "https://acct.documents.example", SharedKey(testKey), Options{Partitions: partitions.Config{NegativeTTL: time.Second}})
+	require.ErrorContains(t, err, "Options.Partitions: partitions: Config.NegativeTTL is 1s")
 }

@@ -157,7 +157,7 @@ func TestTheOperationsDeadlineReads408_20008(t *testing.T) { // R033
 			<-req.Context().Done()
 			return nil, req.Context().Err()
 		})
-		rt, err := middleware.Stack(silent, throttle{})
+		rt, err := middleware.Stack(silent, throttle{defaultThrottles, defaultThrottleWait})
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -23,16 +23,16 @@ type fetcher struct {
 	patient, hasty, pages http.RoundTripper
 }
 
-func newFetcher(base http.RoundTripper, auth Authorizer, limit time.Duration) (*fetcher, error) {
+func newFetcher(base http.RoundTripper, auth Authorizer, limit time.Duration, wait throttle) (*fetcher, error) {
 	f := &fetcher{auth: auth}
 	for _, s := range []struct {
 		rt     *http.RoundTripper
 		most   int64
 		layers []middleware.Layer
 	}{
-		{&f.hasty, maxDocument, []middleware.Layer{throttle{}}},
-		{&f.patient, maxDocument, []middleware.Layer{reconnect{}, throttle{}}},
-		{&f.pages, maxPage, []middleware.Layer{throttle{}}},
+		{&f.hasty, maxDocument, []middleware.Layer{wait}},
+		{&f.patient, maxDocument, []middleware.Layer{reconnect{}, wait}},
+		{&f.pages, maxPage, []middleware.Layer{wait}},
 	} {
 		rt, err := middleware.Stack(whole{next: base, limit: limit, most: s.most}, s.layers...)
 		if err != nil {

@@ -8,12 +8,15 @@ import (
 	"github.com/reroute-go/reroute/middleware"
 )
 
-// throttle waits out 429 on the same endpoint: 9 times, 30 s in all (seed "429"). A wished wait that does not fit is
+// throttle waits out 429 on the same endpoint (seed "429": 9 times, 30 s in all). A wished wait that does not fit is
 // not begun (DESIGN rule 2).
-type throttle struct{}
+type throttle struct {
+	retries int
+	maxWait time.Duration
+}
 
-func (throttle) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
-	budget := &middleware.Budget{Name: "metadata throttle", Retries: 9, Time: 30 * time.Second}
+func (l throttle) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
+	budget := &middleware.Budget{Name: "metadata throttle", Retries: l.retries, Time: l.maxWait}
 	backoff := middleware.Backoff{Base: 5 * time.Millisecond, Cap: 5 * time.Second, Jitter: 0.25}
 	return middleware.Retry(next, dialect{}, middleware.WaitOn(middleware.Throttled, budget, backoff), budget)
 }

@@ -24,7 +24,7 @@ func Open(ctx context.Context, endpoint string, auth Authorizer, opts Options) (
 	var errs []error
 	u, err := parseEndpoint(endpoint)
 	if err != nil {
-		errs = append(errs, fmt.Errorf("cosmos: endpoint %q %w", withoutUser(endpoint), err))
+		errs = append(errs, fmt.Errorf("cosmos: endpoint %q %w", shown(endpoint), err))
 	}
 	switch a := auth.(type) {
 	case nil:
@@ -42,7 +42,9 @@ func Open(ctx context.Context, endpoint string, auth Authorizer, opts Options) (
 		own := NewTransport()
 		base, release = own, own.CloseIdleConnections
 	}
-	fetcher, err := newFetcher(base, auth, cmp.Or(opts.RequestTimeout, defaultRequestTimeout))
+	fetcher, err := newFetcher(base, auth, cmp.Or(opts.RequestTimeout, defaultRequestTimeout), throttle{
+		retries: cmp.Or(opts.ThrottleRetries, defaultThrottles), maxWait: cmp.Or(opts.ThrottleMaxWait, defaultThrottleWait),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -61,13 +63,11 @@ func Open(ctx context.Context, endpoint string, auth Authorizer, opts Options) (
 	if err != nil {
 		return nil, err
 	}
-	a.Partitions, err = partitions.New(partitions.Config{
-		Source:      &partitionSource{fetcher: fetcher, regions: a.Regions},
-		Failover:    opts.PartitionFailover,
-		RefreshWait: cmp.Or(opts.ResolveWait, defaultResolveWait),
-	})
-	if err != nil {
-		return nil, err
+	config := opts.Partitions
+	config.Source = &partitionSource{fetcher: fetcher, regions: a.Regions}
+	config.RefreshWait = cmp.Or(config.RefreshWait, defaultResolveWait)
+	if a.Partitions, err = partitions.New(config); err != nil {
+		return nil, fmt.Errorf("cosmos: Options.Partitions: %w", err)
 	}
 	if err := a.discover(ctx); err != nil {
 		a.Close()

@@ -28,12 +28,14 @@ type Options struct {
 	// Either way it binds only under a Guard layer.
 	StrictPatch bool
 
-	// PartitionFailover tunes the breakers of partitions: what it leaves open, the environment variables
-	// AZURE_COSMOS_PPCB_* and then their defaults decide.
-	PartitionFailover partitions.FailoverOptions
-	// ResolveWait is how long the first operations on a container wait for its ranges before they go on without
-	// knowing their partition: 2 s. It also bounds the wait for ranges that proved stale.
-	ResolveWait time.Duration
+	// Partitions tunes the cache of ranges and, in its Failover, the breakers of partitions, where the environment
+	// variables AZURE_COSMOS_PPCB_* decide what is left open. Its Source is the Account's own and must be nil; its
+	// RefreshWait, how long an operation waits for ranges before it goes on without its partition, is 2 s here.
+	Partitions partitions.Config
+	// ThrottleRetries and ThrottleMaxWait limit how often, and how long in sum, one of the Account's own reads waits
+	// out a 429 at the same endpoint: 9, 30 s.
+	ThrottleRetries int
+	ThrottleMaxWait time.Duration
 
 	RequestTimeout     time.Duration // one attempt to read the account document, body included: 10 s; 5 s to 65 s
 	RefreshInterval    time.Duration // from a successful refresh of the topology to the next one: 5 s
@@ -48,6 +50,8 @@ type Options struct {
 const (
 	defaultRequestTimeout = 10 * time.Second
 	defaultResolveWait    = 2 * time.Second
+	defaultThrottles      = 9
+	defaultThrottleWait   = 30 * time.Second
 	minRequestTimeout     = 5 * time.Second
 	maxRequestTimeout     = 65 * time.Second
 	// walkTimeout bounds one refresh, however many endpoints it has to ask.
@@ -65,7 +69,7 @@ func (o *Options) validate() (backups []*url.URL, err error) {
 	for i, s := range o.BackupEndpoints {
 		u, err := parseEndpoint(s)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("cosmos: Options.BackupEndpoints[%d] %q %w", i, withoutUser(s), err))
+			errs = append(errs, fmt.Errorf("cosmos: Options.BackupEndpoints[%d] %q %w", i, shown(s), err))
 			continue
 		}
 		backups = append(backups, u)
@@ -78,11 +82,17 @@ func (o *Options) validate() (backups []*url.URL, err error) {
 		value time.Duration
 	}{
 		{"RefreshInterval", o.RefreshInterval}, {"BackgroundInterval", o.BackgroundInterval},
-		{"RefreshWait", o.RefreshWait}, {"MarkFor", o.MarkFor},
+		{"RefreshWait", o.RefreshWait}, {"MarkFor", o.MarkFor}, {"ThrottleMaxWait", o.ThrottleMaxWait},
 	} {
 		if f.value < 0 {
 			errs = append(errs, fmt.Errorf("cosmos: Options.%s is %v: must not be negative", f.name, f.value))
 		}
+	}
+	if o.ThrottleRetries < 0 {
+		errs = append(errs, fmt.Errorf("cosmos: Options.ThrottleRetries is %d: must not be negative", o.ThrottleRetries))
+	}
+	if o.Partitions.Source != nil {
+		errs = append(errs, errors.New("cosmos: Options.Partitions.Source is set: the account is the source"))
 	}
 	return backups, errors.Join(errs...)
 }

@@ -28,7 +28,7 @@ const (
 func inSource(t *testing.T, f func(t *testing.T, service *fake, s *partitionSource)) {
 	bubble(t, func(t *testing.T, service *fake) {
 		a := opened(t, service, Options{})
-		fetcher, err := newFetcher(service, SharedKey(testKey), 10*time.Second)
+		fetcher, err := newFetcher(service, SharedKey(testKey), 10*time.Second, throttle{defaultThrottles, defaultThrottleWait})
 		require.NoError(t, err)
 		require.Equal(t, eastUS, a.Regions.Names(regions.ReadRegions)[0])
 		service.forget()

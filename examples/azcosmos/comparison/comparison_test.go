@@ -43,10 +43,10 @@ var expected = map[[2]string]struct {
 	{"408", "upsert, single-write"}: {"1/0/0 408", "408", 4},
 	{"408", "upsert, multi-write"}:  {"1/0/0 408", "ok", 2},
 
-	// The layer Partition gives a split time to end, with up to nine retries, before another region is asked.
-	{"410/1002", "read"}:                 {"1/0/0 410/1002", "ok", 1 + 9 + 1},
-	{"410/1002", "upsert, single-write"}: {"1/0/0 410/1002", "410/1002", 1 + 9 + 3},
-	{"410/1002", "upsert, multi-write"}:  {"1/0/0 410/1002", "ok", 1 + 9 + 1},
+	// The layer Partition looks at the ranges again and asks once more, before another region is asked.
+	{"410/1002", "read"}:                 {"1/0/0 410/1002", "ok", 1 + 1 + 1},
+	{"410/1002", "upsert, single-write"}: {"1/0/0 410/1002", "410/1002", 1 + 1 + 3},
+	{"410/1002", "upsert, multi-write"}:  {"1/0/0 410/1002", "ok", 1 + 1 + 1},
 
 	{"449", "read"}:                 {"1/0/0 449", "449", 36},
 	{"449", "upsert, single-write"}: {"1/0/0 449", "449", 36},
