@@ -8,9 +8,13 @@ import (
 	"io"
 	"net/url"
 	"strings"
+	"unicode"
 
 	"github.com/reroute-go/reroute/regions"
 )
+
+// maxName is far above the name of any region.
+const maxName = 128
 
 // maxDocument is far above any account document, which takes a few KiB.
 const maxDocument = 1 << 20
@@ -31,7 +35,7 @@ func (e *DocumentError) Error() string {
 }
 
 func refuse(value, format string, args ...any) *DocumentError {
-	return &DocumentError{Problem: fmt.Sprintf(format, args...), Value: fold(value, 200)}
+	return &DocumentError{Problem: fold(fmt.Sprintf(format, args...), 200), Value: fold(value, 200)} // JSON's errors repeat numbers whole
 }
 
 // accountDocument is the part of the account's document that routing needs.
@@ -93,6 +97,9 @@ func endpointsOf(field string, locations []location, d *domain) ([]regions.Endpo
 		at := fmt.Sprintf("%s[%d]", field, i)
 		if strings.TrimSpace(l.Name) == "" {
 			return nil, refuse(l.Name, "%s.name is empty", at)
+		}
+		if len(l.Name) > maxName || strings.ContainsFunc(l.Name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			return nil, refuse(l.Name, "%s.name is longer than %d bytes or does not print", at, maxName) // it goes into logs
 		}
 		u, err := parseEndpoint(l.Endpoint)
 		if err != nil {

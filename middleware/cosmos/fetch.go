@@ -77,17 +77,20 @@ func (f *fetcher) get(ctx context.Context, rt http.RoundTripper, what string, u 
 	if err != nil {
 		return failed(err)
 	}
+	// Before anything is cut out of it, decoded or not: half of a credential would not be found.
+	credential := req.Header.Get("Authorization")
+	body = redact(body, credential)
 	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusNotModified {
 		return reply{}, &FetchError{
 			What: what, Endpoint: u.Host, Status: resp.StatusCode, Substatus: substatus(resp.Header),
-			Message: redact(messageOf(body), req.Header.Get("Authorization")),
+			Message: fold(string(redact([]byte(wordsOf(body)), credential)), maxMessage),
 		}
 	}
 	return reply{unchanged: resp.StatusCode == http.StatusNotModified, header: resp.Header, body: body}, nil
 }
 
-// redact removes a credential that a talkative answer repeats.
-func redact(message, credential string) string {
+// redact removes a credential that a talkative answer repeats: whole, or the parts of it that no encoding changes.
+func redact(text []byte, credential string) []byte {
 	plain, err := url.QueryUnescape(credential)
 	if err != nil {
 		plain = credential
@@ -95,13 +98,22 @@ func redact(message, credential string) string {
 	secrets := []string{credential, plain}
 	if _, sig, ok := strings.Cut(plain, "sig="); ok {
 		secrets = append(secrets, sig, url.QueryEscape(sig))
-	}
-	for _, s := range secrets {
-		if s != "" {
-			message = strings.ReplaceAll(message, s, "[redacted]")
+		for _, part := range strings.FieldsFunc(sig, notAlphanumeric) {
+			if len(part) >= 8 {
+				secrets = append(secrets, part)
+			}
 		}
 	}
-	return message
+	for _, s := range secrets {
+		if s != "" && bytes.Contains(text, []byte(s)) {
+			text = bytes.ReplaceAll(text, []byte(s), []byte("[redacted]"))
+		}
+	}
+	return text
+}
+
+func notAlphanumeric(r rune) bool {
+	return !('0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z')
 }
 
 // whole makes an attempt end with its answer's last byte: one that stalls in the middle, or never ends, has failed. An

@@ -10,12 +10,15 @@ import (
 // maxMessage bounds what an error repeats of the service's words.
 const maxMessage = 512
 
-// messageOf finds the words in an error's body: {"code":..,"message":..}, where the message may hold a JSON list of
-// errors of its own, or plain text. The result is one line of valid UTF-8, at most maxMessage bytes long.
-func messageOf(body []byte) string {
+// messageOf is wordsOf on one line of valid UTF-8, at most maxMessage bytes long.
+func messageOf(body []byte) string { return fold(wordsOf(body), maxMessage) }
+
+// wordsOf finds the words in an error's body: {"code":..,"message":..}, where the message may hold a JSON list of
+// errors of its own, or plain text.
+func wordsOf(body []byte) string {
 	var envelope struct{ Code, Message string }
 	if json.Unmarshal(body, &envelope) != nil || envelope.Code == "" && envelope.Message == "" {
-		return fold(string(body), maxMessage)
+		return string(body)
 	}
 	message := envelope.Message
 	if start := strings.IndexByte(message, '{'); start >= 0 {
@@ -25,9 +28,9 @@ func messageOf(body []byte) string {
 		}
 	}
 	if envelope.Code == "" {
-		return fold(message, maxMessage)
+		return message
 	}
-	return fold(envelope.Code+": "+message, maxMessage)
+	return envelope.Code + ": " + message
 }
 
 // fold puts text on one line of at most limit bytes: what is blank or does not print becomes a single blank.
