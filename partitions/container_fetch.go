@@ -10,6 +10,9 @@ import (
 // maxRanges bounds a feed. The largest containers have some ten thousand ranges.
 const maxRanges = 1 << 18
 
+// maxParents bounds the names of parents in a feed, and the ranges that a map remembers as gone.
+const maxParents = 4 * maxRanges
+
 func (c *container) fetchProperties(ctx context.Context, old *Container) (*Container, error) {
 	properties, err := c.cfg.Source.Container(ctx, c.name)
 	if err == nil && properties.RID == "" {
@@ -56,7 +59,8 @@ func (c *container) read(ctx context.Context, old *routing) (*routing, *feed, er
 		delta, next, err := c.drain(ctx, at)
 		if err == nil {
 			var ranges *Map
-			if ranges, err = old.ranges.Combine(delta); err == nil {
+			// What is gone only grows from one delta to the next: at some time everything is read again.
+			if ranges, err = old.ranges.Combine(delta); err == nil && len(ranges.gone) <= maxParents {
 				return &routing{container: properties, ranges: ranges}, next, nil
 			}
 		}
@@ -105,6 +109,7 @@ func (c *container) readAll(ctx context.Context) (*Map, *feed, error) {
 func (c *container) drain(ctx context.Context, from *feed) ([]Range, *feed, error) {
 	at := &feed{continuation: from.continuation, region: from.region}
 	var all []Range
+	parents := 0
 	type copies struct {
 		id       string
 		min, max Key
@@ -126,6 +131,7 @@ func (c *container) drain(ctx context.Context, from *feed) ([]Range, *feed, erro
 		}
 		before := len(all)
 		for _, r := range page.Ranges {
+			parents += len(r.Parents)
 			if i, copied := place[copies{r.ID, r.Min, r.Max}]; copied {
 				all[i] = r
 				continue
@@ -136,8 +142,8 @@ func (c *container) drain(ctx context.Context, from *feed) ([]Range, *feed, erro
 		if len(all) == before {
 			return all, at, nil
 		}
-		if len(all) > maxRanges {
-			return nil, nil, fmt.Errorf("partitions: container %q has more than %d ranges", clip(c.name), maxRanges)
+		if len(all) > maxRanges || parents > maxParents {
+			return nil, nil, fmt.Errorf("partitions: container %q has more than %d ranges, or %d parents of them", clip(c.name), maxRanges, maxParents)
 		}
 	}
 }

@@ -216,6 +216,12 @@ func pageError(err error) error {
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) { // which repeats a number whole, however long
+		short := *wrong
+		short.Value = clip(wrong.Value)
+		err = &short
+	}
 	return &PageError{Index: -1, Err: err}
 }
 
