@@ -106,7 +106,7 @@ func (h *health) report(p Partition, region regions.Name, write bool, a *Admissi
 		h.settle(a, regions.Neutral) // it went elsewhere: another operation may probe
 	}
 	state := h.state.Load()
-	if v == regions.Neutral || state&switchBit == 0 || v == regions.Healthy && state&countMask == 0 {
+	if v == regions.Neutral || region == "" || state&switchBit == 0 || v == regions.Healthy && state&countMask == 0 {
 		return Unchanged
 	}
 	b := h.find(&p, region, directionOf(write))

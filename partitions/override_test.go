@@ -20,7 +20,7 @@ func overrideOf(r *Registry, p Partition) regions.Name {
 	return region
 }
 
-func TestTheRegionThatConfirmedIsRecorded(t *testing.T) { // R121, R122, R124, G20, N101
+func TestTheRegionThatConfirmedIsRecorded(t *testing.T) { // R121, R122, G20, N101
 	inHealth(t, func(t *testing.T, r *Registry, p Partition) {
 		require.False(t, r.Confirm(p, west, east), "without the account's flag there is nothing to record")
 		require.Empty(t, overrideOf(r, p))
@@ -65,7 +65,7 @@ func TestAFlipOfTheFlagForgetsTheOverrides(t *testing.T) { // 3.6
 	})
 }
 
-func TestFiftyConfirmationsAtOnceAreOneRecord(t *testing.T) { // N098
+func TestFiftyConfirmationsAtOnceAreOneRecord(t *testing.T) { // N098, R041: what has moved already is not moved again
 	inHealth(t, func(t *testing.T, r *Registry, p Partition) {
 		r.SetPartitionFailover(new(true))
 		var wg sync.WaitGroup

@@ -221,7 +221,7 @@ func (r *Registry) Admit(p Partition, write bool, candidates ...regions.Name) Ad
 //   - Healthy starts the count again.
 //   - While tripped only the probe counts: Healthy recovers, Failed waits for the next probe, and Neutral (for whatever region)
 //     lets another operation probe at once. So does a report on another region than the probe's, which counts there.
-//   - Neutral says nothing of a region: the caller cancelled.
+//   - Neutral says nothing of a region: the caller cancelled. Nor does a report without one.
 func (r *Registry) Report(p Partition, region regions.Name, write bool, a Admission, v regions.Verdict) Transition {
 	return r.health.report(p, region, write, &a, v)
 }

@@ -161,7 +161,7 @@ func TestALateSuccessOfARequestSentBeforeTheMarkDoesNotClearIt(t *testing.T) {
 	require.Len(t, r.Marks(), 1)
 }
 
-func TestFailuresOfOthersDoNotPutTheProbeOff(t *testing.T) { // B59
+func TestFailuresOfOthersDoNotPutTheProbeOff(t *testing.T) { // B59, R041: what is marked already is not marked again
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := open(t, multiWrite(east, west))
 		start := time.Now()

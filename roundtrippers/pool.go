@@ -103,7 +103,7 @@ func (e *poolError) Temporary() bool {
 // for another one. If it asked more often than it failed, somebody wants to get
 // away from an answer: which pool gave it is not recorded, so that only a new one
 // is certainly another.
-func (home *endpointPools) failedOn(op *middleware.Operation) (failed []*pool, another, fresh bool) {
+func (e *endpointPools) failedOn(op *middleware.Operation) (failed []*pool, another, fresh bool) {
 	if op == nil {
 		return nil, false, false
 	}
@@ -113,13 +113,13 @@ func (home *endpointPools) failedOn(op *middleware.Operation) (failed []*pool, a
 	}
 	known := 0
 	for _, a := range op.Report().Attempts {
-		var e *poolError
-		if !errors.As(a.Err, &e) {
+		var failure *poolError
+		if !errors.As(a.Err, &failure) {
 			continue
 		}
 		known++
-		if e.pool.home == home {
-			failed = append(failed, e.pool)
+		if failure.pool.e == e {
+			failed = append(failed, failure.pool)
 		}
 	}
 	fresh = asked > known

@@ -36,7 +36,7 @@ func TestPersistentThrottlingCostsTheBudgetAndThenComesOut(t *testing.T) { // R0
 	}
 }
 
-func TestAWaitThatDoesNotFitIsNotBegun(t *testing.T) { // R051, N071; DESIGN rule 2 wins over the forced last try
+func TestAWaitThatDoesNotFitIsNotBegun(t *testing.T) { // R051, R052, N071; DESIGN rule 2 wins over the forced last try
 	for wish, want := range map[time.Duration]struct {
 		sends int
 		took  time.Duration

@@ -151,7 +151,9 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-func TestManyCallersShareOneStack(t *testing.T) { // X15, X11
+// X11, a wall clock that jumps, cannot be shown: no test can set Go's clock back, in or out of a bubble. It holds because
+// nothing here compares times that have lost their monotonic part.
+func TestManyCallersShareOneStack(t *testing.T) { // X15
 	synctest.Test(t, func(t *testing.T) {
 		s := moving(t)
 		rt := s.build(roundtrippers.OwnershipBuilder{})

@@ -79,7 +79,7 @@ func (h *Holder[T]) fly(f *flight[T], life context.Context, pause time.Duration)
 	v, err := h.fetch(ctx, old)
 	switch {
 	case err != nil && ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
-		err = fmt.Errorf("%w: %v", context.Cause(ctx), err) // callers must not take it for their own context's end
+		err = fmt.Errorf("%w: %s", context.Cause(ctx), err.Error()) // callers must not take it for their own context's end
 	case err == nil && v == nil:
 		err = ErrNoValue
 	}

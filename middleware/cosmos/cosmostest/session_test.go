@@ -1,6 +1,7 @@
 package cosmostest
 
 import (
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAReadAheadOfTheRegionIsNotAvailableUntilReplicated(t *testing.T) { // R164
+func TestAReadAheadOfTheRegionIsNotAvailableUntilReplicated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newStore(t, Config{InMemory: true})
 		c.SetReplicationLag(east, 10*time.Second)
@@ -27,6 +28,47 @@ func TestAReadAheadOfTheRegionIsNotAvailableUntilReplicated(t *testing.T) { // R
 		time.Sleep(10 * time.Second)
 		require.Equal(t, 200, c.item(east, "GET", "a", "", "x-ms-session-token", token).status)
 		require.EqualValues(t, 1, c.LSN(east, "db", "c", "0"))
+	})
+}
+
+// R164. reroute sends the caller's token as it is (TestTheTokenSurvivesEveryKindOfRetry). To keep tokens, merge them, find
+// them by a container's name and drop them with its RID is the SDK's; how the service reads what comes of that is shown here.
+func TestACompositeTokenBindsTheRangesItNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, Config{InMemory: true})
+		c.CreateContainer("db", "c", Container{Ranges: 2})
+		own := c.RangeOf("db", "c", `["p"]`)
+		other := map[string]string{"0": "1", "1": "0"}[own]
+		c.item(west, "POST", "", `{"id":"a","pk":"p"}`) // LSN 1, by region 1
+		read := func(token string) string {
+			ans := c.item(west, "GET", "a", "", "x-ms-session-token", token)
+			return strconv.Itoa(ans.status) + "/" + ans.sub
+		}
+		for token, want := range map[string]string{
+			own + ":1#1#1=1":                "200/",
+			own + ":1#2":                    "404/1002", // the range is not there yet
+			own + ":2#1":                    "404/1002", // nor of that version
+			own + ":1#1#1=2":                "404/1002", // nor has it the region's second write
+			own + ":1#1#1=-1":               "200/",     // region without an LSN
+			own + ":-1#1#1=1":               "200/",     // version unknown
+			own + ":1#1#77=9":               "200/",     // region unknown
+			other + ":1#9":                  "200/",     // another range's
+			other + ":1#9," + own + ":1#1":  "200/",
+			other + ":1#0, " + own + ":1#2": "404/1002",
+			own + ":1," + other + ":99":     "200/", // the old form, an LSN alone
+			own + ":2":                      "404/1002",
+			"77:1#9," + own + ":1#1#1=1#2=0," + other + ":1#0": "200/",
+		} {
+			require.Equal(t, want, read(token), token)
+		}
+
+		left, right := c.Split("db", "c", own)
+		child := c.RangeOf("db", "c", `["p"]`)
+		sibling := map[string]string{left: right, right: left}[child]
+		require.Equal(t, "200/", read(own+":1#1"))
+		require.Equal(t, "404/1002", read(own+":1#2"), "the parent's token binds its child")
+		require.Equal(t, "404/1002", read(own+":1#1,"+child+":1#2"))
+		require.Equal(t, "200/", read(sibling+":1#9"))
 	})
 }
 
