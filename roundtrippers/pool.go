@@ -118,7 +118,7 @@ func (e *endpointPools) failedOn(op *middleware.Operation) (failed []*pool, anot
 			continue
 		}
 		known++
-		if failure.pool.e == e {
+		if failure.pool.home == e {
 			failed = append(failed, failure.pool)
 		}
 	}
