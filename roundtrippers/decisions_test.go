@@ -65,10 +65,18 @@ func accountDocument(multiWrite bool, names ...string) string {
 func openAccount(t *testing.T, multiWrite bool, answer func(*http.Request) layertest.Step) (*cosmos.Account, *layertest.Script) {
 	t.Helper()
 	script := layertest.NewServer(t, func(req *http.Request) layertest.Step {
-		if req.URL.Path == "/" {
-			return layertest.Step{Body: accountDocument(multiWrite, "a", "b", "c")}
+		if !accountsOwn(req.Header) {
+			return answer(req)
 		}
-		return answer(req)
+		switch {
+		case req.URL.Path == "/":
+			return layertest.Step{Body: accountDocument(multiWrite, "a", "b", "c")}
+		case !strings.HasSuffix(req.URL.Path, "/pkranges"):
+			return layertest.Step{Body: `{"_rid":"rid=","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}`}
+		case req.Header.Get("If-None-Match") != "":
+			return layertest.Step{Status: http.StatusNotModified}
+		}
+		return layertest.Step{Header: map[string]string{"Etag": "1"}, Body: `{"PartitionKeyRanges":[{"id":"0","minInclusive":"","maxExclusive":"FF"}]}`}
 	})
 	account, err := cosmos.Open(t.Context(), "https://"+accountHost, cosmos.SharedKey(accountKey), cosmos.Options{Transport: script})
 	require.NoError(t, err)
@@ -76,11 +84,14 @@ func openAccount(t *testing.T, multiWrite bool, answer func(*http.Request) layer
 	return account, script
 }
 
-// dataSends leaves out what the account reads on its own behalf.
+// accountsOwn tells what the account reads on its own behalf.
+func accountsOwn(h http.Header) bool { return h.Get("User-Agent") == "reroute-cosmos" }
+
+// dataSends leaves that out.
 func dataSends(script *layertest.Script) []layertest.Send {
 	var sends []layertest.Send
 	for _, s := range script.Sends() {
-		if s.URL.Path != "/" {
+		if !accountsOwn(s.Header) {
 			sends = append(sends, s)
 		}
 	}
@@ -130,6 +141,8 @@ func (r request) to(ctx context.Context) *http.Request {
 type fault struct {
 	row  string
 	step layertest.Step
+	// The waits of some rows are jittered: within this, which is what is told.
+	jitter [2]time.Duration
 }
 
 func answerOf(code int, substatus string, header ...string) layertest.Step {
@@ -143,33 +156,37 @@ func answerOf(code int, substatus string, header ...string) layertest.Step {
 	return layertest.Step{Status: code, Header: h, Body: `{"code":"x"}`}
 }
 
+// splitting is what Partition waits in all: 0.1 s doubling to at most 5 s, +-25 %.
+var splitting = [2]time.Duration{11 * time.Second, 18 * time.Second}
+
 var faults = []fault{
-	{"400", answerOf(400, "")},
-	{"401", answerOf(401, "")},
-	{"403 other", answerOf(403, "")},
-	{"404/0", answerOf(404, "0")},
-	{"409", answerOf(409, "")},
-	{"412", answerOf(412, "")},
-	{"449", answerOf(449, "")},
-	{"403/3", answerOf(403, "3")},
-	{"403/1008", answerOf(403, "1008")},
-	{"404/1002", answerOf(404, "1002")},
-	{"408", answerOf(408, "")},
-	{"410/0", answerOf(410, "")},
-	{"410/1000", answerOf(410, "1000")},
-	{"410/1002", answerOf(410, "1002")},
-	{"410/1007", answerOf(410, "1007")},
-	{"410/1008", answerOf(410, "1008")},
-	{"429, wait 100 ms", answerOf(429, "3200", "X-Ms-Retry-After-Ms", "100")},
-	{"429, wait 20 s", answerOf(429, "3200", "X-Ms-Retry-After-Ms", "20000")},
-	{"429/3092", answerOf(429, "3092")},
-	{"500", answerOf(500, "")},
-	{"502", answerOf(502, "")},
-	{"503", answerOf(503, "")},
-	{"504", answerOf(504, "")},
-	{"transport, not sent", layertest.Step{Err: &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}}},
-	{"transport, maybe sent", layertest.Step{Err: &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}}},
-	{"no answer, deadline 10 s", layertest.Step{Hang: true}},
+	{row: "400", step: answerOf(400, "")},
+	{row: "401", step: answerOf(401, "")},
+	{row: "403 other", step: answerOf(403, "")},
+	{row: "404/0", step: answerOf(404, "0")},
+	{row: "409", step: answerOf(409, "")},
+	{row: "412", step: answerOf(412, "")},
+	{row: "449", step: answerOf(449, "")},
+	{row: "403/3", step: answerOf(403, "3")},
+	{row: "403/1008", step: answerOf(403, "1008")},
+	{row: "404/1002", step: answerOf(404, "1002")},
+	{row: "408", step: answerOf(408, "")},
+	{row: "410/0", step: answerOf(410, "")},
+	{row: "410/1000", step: answerOf(410, "1000")},
+	{row: "410/1002", step: answerOf(410, "1002")},
+	{row: "410/1007", step: answerOf(410, "1007"), jitter: splitting},
+	{row: "410/1008", step: answerOf(410, "1008"), jitter: splitting},
+	{row: "429, no wished wait", step: answerOf(429, "3200"), jitter: [2]time.Duration{1916 * time.Millisecond, 3194 * time.Millisecond}}, // 2.555 s +-25 %
+	{row: "429, wait 100 ms", step: answerOf(429, "3200", "X-Ms-Retry-After-Ms", "100")},
+	{row: "429, wait 20 s", step: answerOf(429, "3200", "X-Ms-Retry-After-Ms", "20000")},
+	{row: "429/3092", step: answerOf(429, "3092")},
+	{row: "500", step: answerOf(500, "")},
+	{row: "502", step: answerOf(502, "")},
+	{row: "503", step: answerOf(503, "")},
+	{row: "504", step: answerOf(504, "")},
+	{row: "transport, not sent", step: layertest.Step{Err: &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}}},
+	{row: "transport, maybe sent", step: layertest.Step{Err: &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}}},
+	{row: "no answer, deadline 10 s", step: layertest.Step{Hang: true}},
 }
 
 // cell runs one operation against one fault and tells what happened.
@@ -181,7 +198,7 @@ func cell(t *testing.T, op request, f fault, multiWrite, everywhere bool) (told 
 			}
 			return f.step
 		})
-		rt, err := roundtrippers.Builder{Dialect: account, Regions: account.Regions, Base: script}.Build()
+		rt, err := roundtrippers.Builder{Dialect: account, Regions: account.Regions, Partitions: account.Partitions, Base: script}.Build()
 		require.NoError(t, err)
 
 		ctx, cancel := t.Context(), context.CancelFunc(func() {})
@@ -191,7 +208,12 @@ func cell(t *testing.T, op request, f fault, multiWrite, everywhere bool) (told 
 		defer cancel()
 		started := time.Now()
 		resp, err := rt.RoundTrip(op.to(ctx))
-		took := time.Since(started).Round(100 * time.Millisecond)
+		elapsed := time.Since(started)
+		took := fmt.Sprint(elapsed.Round(100 * time.Millisecond))
+		if elapsed > 0 && f.jitter[1] > 0 {
+			require.True(t, f.jitter[0] <= elapsed && elapsed <= f.jitter[1], "%s", elapsed)
+			took = fmt.Sprintf("%s to %s", f.jitter[0].Round(100*time.Millisecond), f.jitter[1].Round(100*time.Millisecond))
+		}
 
 		sends := dataSends(script)
 		end := ending(resp, err)
@@ -218,7 +240,7 @@ func ending(resp *http.Response, err error) string {
 	return "error: " + typed.Outcome.Code
 }
 
-// route spells the regions in order, runs shortened: "a b c x98".
+// route spells the regions in order, long runs shortened: "(a b c)...", "a x10 b".
 func route(sends []layertest.Send) string {
 	var names []string
 	for _, s := range sends {
@@ -229,10 +251,22 @@ func route(sends []layertest.Send) string {
 			return fmt.Sprintf("(%s)...", strings.Join(names[:period], " "))
 		}
 	}
-	if len(names) > 8 {
-		return strings.Join(names[:8], " ") + "..."
+	if len(names) <= 8 {
+		return strings.Join(names, " ")
 	}
-	return strings.Join(names, " ")
+	var runs []string
+	for i := 0; i < len(names); {
+		end := i
+		for end < len(names) && names[end] == names[i] {
+			end++
+		}
+		runs = append(runs, names[i])
+		if end-i > 1 {
+			runs[len(runs)-1] += fmt.Sprintf(" x%d", end-i)
+		}
+		i = end
+	}
+	return strings.Join(runs, " ")
 }
 
 func repeats(names []string, period int) bool {
