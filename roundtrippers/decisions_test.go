@@ -220,7 +220,7 @@ func cell(t *testing.T, op request, f fault, multiWrite, everywhere bool) (told 
 		if resp != nil {
 			require.NoError(t, resp.Body.Close())
 		}
-		told = fmt.Sprintf("%d | %s | %s | %s", len(sends), route(sends), took, end)
+		told = fmt.Sprintf("%d | %s | %s | %s", len(sends), itinerary(sends), took, end)
 	})
 	return told
 }
@@ -240,8 +240,8 @@ func ending(resp *http.Response, err error) string {
 	return "error: " + typed.Outcome.Code
 }
 
-// route spells the regions in order, long runs shortened: "(a b c)...", "a x10 b".
-func route(sends []layertest.Send) string {
+// itinerary spells the regions in order, long runs shortened: "(a b c)...", "a x10 b".
+func itinerary(sends []layertest.Send) string {
 	var names []string
 	for _, s := range sends {
 		names = append(names, regionOf(s.URL.Host))
