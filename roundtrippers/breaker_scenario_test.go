@@ -413,7 +413,7 @@ func TestEndpointsAreMarkedOnlyWhereNoPartitionIsWatched(t *testing.T) { // DESI
 	}
 }
 
-func TestWhatWasCertainlyNotSentMarksTheEndpointAndCountsForThePartition(t *testing.T) { // rules 7, 9
+func TestWhatWasCertainlyNotSentMarksTheEndpointAndCountsForThePartition(t *testing.T) { // R003 with the ruling of rules 7 and 9: both
 	inPartitions(t, sixteen, func(t *testing.T, w *placed) {
 		key := w.key("1")
 		w.warm(key)

@@ -2,21 +2,17 @@ package roundtrippers_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/reroute-go/reroute/idempotency"
 	"github.com/reroute-go/reroute/middleware"
@@ -36,6 +32,9 @@ func (words) Intent(req *http.Request) middleware.Intent {
 	if req.Header.Get("Once") != "" {
 		in.Level = idempotency.NonIdempotent
 	}
+	if in.PartitionKey, in.RangeID = req.Header.Get("Key"), req.Header.Get("Range-Id"); in.PartitionKey+in.RangeID != "" {
+		in.Partitioned, in.Container = true, "words"
+	}
 	switch req.Header.Get("Scope") {
 	case "foreign":
 		in.Scope = middleware.Foreign
@@ -54,9 +53,10 @@ func (words) Judge(_ *middleware.Intent, resp *http.Response, err error) middlew
 	}
 	cause, _ := strconv.Atoi(resp.Header.Get("Cause"))
 	wait, _ := strconv.Atoi(resp.Header.Get("Wait-Ms"))
+	stale, _ := strconv.Atoi(resp.Header.Get("Stale"))
 	return middleware.Outcome{
 		Cause: middleware.Cause(cause), Unapplied: resp.Header.Get("Unapplied") != "", Wait: time.Duration(wait) * time.Millisecond,
-		Status: resp.StatusCode, Code: middleware.Cause(cause).String(),
+		Status: resp.StatusCode, Code: middleware.Cause(cause).String(), Stale: middleware.Stale(stale), Range: resp.Header.Get("Range-Id"),
 	}
 }
 
@@ -142,6 +142,7 @@ func virtually(t *testing.T, f func(t *testing.T)) {
 	synctest.Test(t, f)
 }
 
+// R042: nothing in it hedges (DESIGN rule 12).
 func TestTheBuilderStacksInTheStandardOrder(t *testing.T) {
 	script := layertest.NewScript(t)
 	own := middleware.LayerFunc(func(next http.RoundTripper) http.RoundTripper { return next })
@@ -229,156 +230,6 @@ func TestEachLayerNamesItsBadField(t *testing.T) {
 		_, err := layer.Wrap(http.DefaultTransport)
 		require.ErrorContains(t, err, "Dialect is nil")
 	}
-}
-
-func TestSendsAreBoundedByTheSumOfBudgets(t *testing.T) { // X07, X09, X10, B30; DESIGN 3
-	registries := []*regions.Registry{registry(t, false), registry(t, true)}
-	rapid.Check(t, func(rt *rapid.T) { boundedSends(t, rt, registries) })
-}
-
-// boundedSends draws a stack of retrying layers in any order, perhaps with
-// another in it and a foreign RoundTripper between, and a service that answers
-// anything, and checks what holds whatever happens.
-func boundedSends(t *testing.T, rt *rapid.T, registries []*regions.Registry) {
-	r := registries[rapid.IntRange(0, 1).Draw(rt, "multi")]
-	layers := rapid.SliceOfN(drawLayer(r), 0, 6)
-	outer, inner := layers.Draw(rt, "outer"), layers.Draw(rt, "inner")
-	foreign := rapid.Bool().Draw(rt, "foreign")
-	steps := rapid.SliceOfN(drawStep(), 1, 12).Draw(rt, "script")
-	header := rapid.SampledFrom([][]string{nil, {"Once", "yes"}, {"Scope", "foreign"}, {"Scope", "discovery"}}).Draw(rt, "request")
-	body := rapid.SampledFrom([]string{"none", "kept", "streamed", "GetBody"}).Draw(rt, "body")
-	patience := rapid.SampledFrom([]time.Duration{0, time.Millisecond, time.Second, time.Minute}).Draw(rt, "patience")
-	leaves := rapid.Bool().Draw(rt, "leaves")
-
-	synctest.Test(t, func(t *testing.T) {
-		script := layertest.NewScript(t, steps...)
-		below := layered(t, script, inner...)
-		if foreign {
-			next := below
-			below = middleware.RoundTripperFunc(func(req *http.Request) (*http.Response, error) { return next.RoundTrip(req.Clone(req.Context())) })
-		}
-		var started, ended atomic.Int64
-		observer := middleware.Observer(func(_ context.Context, e middleware.Event) {
-			switch e.Kind {
-			case middleware.AttemptStarted:
-				started.Add(1)
-			case middleware.AttemptEnded:
-				ended.Add(1)
-			}
-		})
-		stack := layered(t, below, append([]middleware.Layer{observer}, outer...)...)
-		bound := boundOf(t, stack)
-		if foreign { // hides the inner stack from Describe
-			bound += boundOf(t, layered(t, script, inner...)) - 1
-		}
-
-		ctx, cancel := t.Context(), context.CancelFunc(func() {})
-		switch {
-		case patience > 0 && leaves:
-			ctx, cancel = context.WithCancel(ctx)
-			stop := time.AfterFunc(patience, cancel)
-			defer stop.Stop()
-		case patience > 0:
-			ctx, cancel = context.WithTimeout(ctx, patience)
-		}
-		defer cancel()
-		req := ask(ctx, "POST", header...)
-		source := layertest.NewBody("text")
-		switch body {
-		case "kept", "streamed":
-			req.Body, req.ContentLength = source, -1
-			if body == "streamed" {
-				stack = layered(t, stack, middleware.ReplayBody{MaxBytes: 3})
-			}
-		case "GetBody":
-			req.Body, req.ContentLength = source, 4
-			req.GetBody = func() (io.ReadCloser, error) { return layertest.NewBody("text"), nil }
-		}
-		got := tell(t, stack, req)
-		sends := script.Sends()
-		if len(sends) > bound {
-			rt.Fatalf("%d sends, bound %d", len(sends), bound)
-		}
-		require.Len(t, sends, got.Sends, "%s", got.Report)
-		require.EqualValues(t, started.Load(), ended.Load())
-		if !foreign { // else what an inner stack refuses has been told as an attempt
-			require.EqualValues(t, len(sends), started.Load())
-		}
-		require.NotEqual(t, middleware.NotStopped, got.Stop)
-		if body != "none" {
-			require.Equal(t, 1, source.Closes())
-			for _, send := range sends {
-				require.Equal(t, "text", send.Body)
-			}
-		}
-		spent := 0
-		for _, c := range got.Charges {
-			spent += c.Retries
-		}
-		require.GreaterOrEqual(t, spent+1, len(sends))
-		if got.err == nil {
-			require.NotEmpty(t, got.body)
-		}
-	})
-}
-
-func boundOf(t testing.TB, rt http.RoundTripper) (sends int) {
-	t.Helper()
-	text := middleware.Describe(rt)
-	_, err := fmt.Sscanf(text[strings.LastIndex(text, "\n")+1:], "at most %d sends", &sends)
-	require.NoError(t, err)
-	return sends
-}
-
-func drawLayer(r *regions.Registry) *rapid.Generator[middleware.Layer] {
-	return rapid.Custom(func(rt *rapid.T) middleware.Layer {
-		n := rapid.IntRange(1, 3).Draw(rt, "n")
-		switch rapid.IntRange(0, 8).Draw(rt, "kind") {
-		case 0:
-			return roundtrippers.Failover{Dialect: words{}, Regions: r, Retries: n, TopologyRetries: n, Converge: rapid.Bool().Draw(rt, "converge")}
-		case 1:
-			return roundtrippers.Session{Dialect: words{}, Regions: r, Retries: n, MaxRegions: n}
-		case 2:
-			return roundtrippers.Throttle{Dialect: words{}, Retries: n, MaxWait: time.Duration(n) * 10 * time.Second}
-		case 3:
-			return roundtrippers.RetryWith{Dialect: words{}, Retries: n}
-		case 4:
-			return roundtrippers.Shard{Dialect: words{}, Retries: n}
-		case 5:
-			return roundtrippers.Guard{Dialect: words{}}
-		case 6:
-			return roundtrippers.AttemptTimeout{After: time.Duration(n) * time.Second}
-		case 7:
-			return roundtrippers.Route{Dialect: words{}, Regions: r}
-		default:
-			return anything{n}
-		}
-	})
-}
-
-// anything is an own layer that retries whatever comes.
-type anything struct{ Retries int }
-
-func (l anything) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
-	budget := &middleware.Budget{Name: "anything", Retries: l.Retries}
-	return middleware.Retry(next, words{}, func(_ context.Context, _ *middleware.Operation, out middleware.Outcome) middleware.Verdict {
-		return middleware.Verdict{Budget: budget, Wait: out.Wait}
-	}, budget)
-}
-
-func drawStep() *rapid.Generator[layertest.Step] {
-	return rapid.Custom(func(rt *rapid.T) layertest.Step {
-		if rapid.IntRange(0, 5).Draw(rt, "error") == 0 {
-			return layertest.Step{Err: errors.New("reset"), Delay: time.Duration(rapid.IntRange(0, 5).Draw(rt, "s")) * time.Second}
-		}
-		s := says(middleware.Cause(rapid.IntRange(int(middleware.Success), int(middleware.DeadlineExceeded)).Draw(rt, "cause")))
-		if rapid.Bool().Draw(rt, "unapplied") {
-			s = words{}.unapplied(s)
-		}
-		s = waiting(s, time.Duration(rapid.SampledFrom([]int{0, 1, 1000, 40000}).Draw(rt, "wait"))*time.Millisecond)
-		s.Delay = time.Duration(rapid.IntRange(0, 2).Draw(rt, "delay")) * time.Second
-		return s
-	})
 }
 
 func TestTheWholeStackIsSharedByManyGoroutines(t *testing.T) { // X15, B12

@@ -246,7 +246,7 @@ func TestFiftyWritesThatFindAMoveTogetherRecordItOnce(t *testing.T) { // N098
 	})
 }
 
-func TestALateRefusalOfAnotherRegionDoesNotMoveTheRecord(t *testing.T) { // N099
+func TestALateRefusalOfAnotherRegionDoesNotMoveTheRecord(t *testing.T) { // N099, R041
 	inPartitions(t, failingOver(4), func(t *testing.T, w *placed) {
 		key := w.key("1")
 		w.warm(key)
