@@ -49,29 +49,34 @@ type Builder struct {
 	// MaxReplayBytes of a body without GetBody are kept; 0 = 2 MiB, -1 = none.
 	MaxReplayBytes int64
 
+	// PerOperation are your layers that see each operation once; nil = none.
 	PerOperation []middleware.Layer
-	PerAttempt   []middleware.Layer
+	// PerAttempt are your layers that see each send; nil = none.
+	PerAttempt []middleware.Layer
 
 	// NoGuard leaves the Guard out: everything is re-sent, as the reference
 	// driver does.
 	NoGuard bool
 
-	Guard     Guard
-	Failover  Failover
-	Session   Session
-	Partition Partition
-	Breaker   Breaker
-	Route     Route
-	Throttle  Throttle
-	RetryWith RetryWith
-	Shard     Shard
+	Guard     Guard     // zero = its defaults
+	Failover  Failover  // zero = its defaults
+	Session   Session   // zero = its defaults
+	Partition Partition // zero = its defaults
+	Breaker   Breaker   // zero = its defaults
+	Route     Route     // zero = its defaults
+	Throttle  Throttle  // zero = its defaults
+	RetryWith RetryWith // zero = its defaults
+	Shard     Shard     // zero = its defaults
 
 	// Base sends; nil = Pools over the dialect's NewTransport, if it has one.
 	Base http.RoundTripper
 }
 
 // Transporter is a Dialect that knows the base transport its service wants.
-type Transporter interface{ NewTransport() *http.Transport }
+type Transporter interface {
+	// NewTransport makes a transport; each call makes another one.
+	NewTransport() *http.Transport
+}
 
 // Layers returns the layers in order, for those who want to change the list and
 // call middleware.Stack themselves.
