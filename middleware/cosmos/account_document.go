@@ -27,6 +27,7 @@ type DocumentError struct {
 	Value string
 }
 
+// Error names the problem and the value.
 func (e *DocumentError) Error() string {
 	if e.Value == "" {
 		return "cosmos: account document refused: " + e.Problem

@@ -37,9 +37,10 @@ const maxSegments = 1 << 20
 type MapError struct {
 	Segment int    // the one at fault, -1 = the map as a whole
 	Value   string // what is wrong, cut to 260 bytes
-	Reason  string
+	Reason  string // why that cannot be
 }
 
+// Error names the segment, the value and the reason.
 func (e *MapError) Error() string {
 	if e.Segment < 0 {
 		return fmt.Sprintf("ownership: map refused: %s", e.Reason)

@@ -31,10 +31,11 @@ type HTTPSource struct {
 
 // FetchError says why a map could not be read over HTTP.
 type FetchError struct {
-	Status int // of the answer; 0 = there was none
-	Err    error
+	Status int   // of the answer; 0 = there was none
+	Err    error // of the transport or of the map; nil for an answer of another status than 200
 }
 
+// Error is the status or what failed.
 func (e *FetchError) Error() string {
 	if e.Status != 0 && e.Err == nil {
 		return fmt.Sprintf("ownership: map service answered %d", e.Status)

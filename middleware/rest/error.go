@@ -43,8 +43,8 @@ const (
 // credential: the URL is shown without user and query values. errors.Is finds the
 // context's errors, middleware's sentinels and the transport's error underneath.
 type Error struct {
-	Kind   Kind
-	Method string
+	Kind   Kind   // what went wrong
+	Method string // HTTP method
 	URL    string // redacted
 	// Attempts counts the sends that the policy made, a replay with a fresh token
 	// being part of one; Sends counts all. 0 = nothing was sent.
@@ -62,9 +62,10 @@ type Error struct {
 	RetryAfter time.Duration
 	// Stop says why nothing was sent again.
 	Stop middleware.Stop
-	// Messages are the errors of a GraphQL answer, Data what it holds all the same.
+	// Messages are the errors of a GraphQL answer; nil if there are none.
 	Messages []Message
-	Data     json.RawMessage
+	// Data is what a GraphQL answer with errors holds all the same; nil = nothing.
+	Data json.RawMessage
 	// Response is the answer, nil without one. Its body holds the first 2048 bytes
 	// of what came, and needs no Close.
 	Response *http.Response
@@ -77,11 +78,12 @@ type Error struct {
 
 // Message is one error of a GraphQL answer.
 type Message struct {
-	Message    string          `json:"message"`
-	Path       []any           `json:"path,omitempty"`
-	Extensions json.RawMessage `json:"extensions,omitempty"`
+	Message    string          `json:"message"`              // for people
+	Path       []any           `json:"path,omitempty"`       // names and indexes down to the field at fault; nil = unsaid
+	Extensions json.RawMessage `json:"extensions,omitempty"` // what the service adds; nil = nothing
 }
 
+// Error says in one line what was asked and what came of it.
 func (e *Error) Error() string {
 	var b strings.Builder
 	name := "API"

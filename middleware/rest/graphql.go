@@ -13,9 +13,9 @@ import (
 
 // Document is a GraphQL request.
 type Document struct {
-	Query         string         `json:"query"`
-	OperationName string         `json:"operationName,omitempty"`
-	Variables     map[string]any `json:"variables,omitempty"`
+	Query         string         `json:"query"`                   // queries, mutations, fragments
+	OperationName string         `json:"operationName,omitempty"` // which of them to run; "" where there is one
+	Variables     map[string]any `json:"variables,omitempty"`     // nil = none
 }
 
 // GraphQL posts a document to BaseURL and decodes the answer's data into what into

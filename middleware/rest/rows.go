@@ -3,7 +3,10 @@ package rest
 import "reflect"
 
 // Counted is implemented by a decoded page that knows how many rows it holds.
-type Counted interface{ Rows() int }
+type Counted interface {
+	// Rows is how many there are.
+	Rows() int
+}
 
 // rowsOf counts the rows of a decoded page: what it says itself, else the
 // elements of a list, else those of the lists directly in an object, else 1.

@@ -11,13 +11,13 @@ import (
 
 // Hit is one request that a node has answered, or cut off.
 type Hit struct {
-	Time    time.Time
-	Node    string // its address
-	Method  string
-	Key     string
-	Segment int
-	Header  http.Header
-	Body    string
+	Time    time.Time        // when it arrived
+	Node    string           // its address
+	Method  string           // HTTP method
+	Key     string           // that it is about
+	Segment int              // of the key
+	Header  http.Header      // as received
+	Body    string           // read whole
 	Status  int              // of the answer; 0 = a rejection in words
 	Answer  ownership.Status // in words; Other where the node served
 	Applied bool             // a write took effect
