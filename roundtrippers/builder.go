@@ -1,5 +1,3 @@
-// Package roundtrippers holds the layers of reroute, one a file, and the Builder
-// that stacks them in the standard order.
 package roundtrippers
 
 import (
