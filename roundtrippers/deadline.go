@@ -76,10 +76,11 @@ func (l AttemptTimeout) Wrap(next http.RoundTripper) (http.RoundTripper, error) 
 // AttemptTimeoutError says that one attempt took longer than it may. The
 // request may have been carried out.
 type AttemptTimeoutError struct {
-	After time.Duration
-	Err   error // what the transport said
+	After time.Duration // the limit that passed
+	Err   error         // what the transport said
 }
 
+// Error names the limit.
 func (e *AttemptTimeoutError) Error() string { return fmt.Sprintf("no answer within %s", e.After) }
 
 // Unwrap returns what the transport said.

@@ -35,6 +35,7 @@ type Options struct {
 	// ThrottleRetries and ThrottleMaxWait limit how often, and how long in sum, one of the Account's own reads waits
 	// out a 429 at the same endpoint: 9, 30 s.
 	ThrottleRetries int
+	// ThrottleMaxWait is their sum: see ThrottleRetries.
 	ThrottleMaxWait time.Duration
 
 	RequestTimeout     time.Duration // one attempt to read the account document, body included: 10 s; 5 s to 65 s
