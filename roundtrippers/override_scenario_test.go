@@ -64,6 +64,16 @@ func TestAPartitionWhoseWritesMovedIsFoundAndRemembered(t *testing.T) { // R122,
 	})
 }
 
+func TestAReaderBehindAMovedPartitionAsksTheRegionThatTakesItsWrites(t *testing.T) { // R071 with DESIGN rule 10
+	inPartitions(t, failingOver(4), func(t *testing.T, w *placed) {
+		key := w.key("1")
+		w.warm(key)
+		w.moved(key)
+		w.sick(cosmostest.Error(404, 1002), "1", west, east)
+		require.Equal(t, []string{west, north}, w.must(w.get(t.Context(), key)), "not the account's hub, which lags as well")
+	})
+}
+
 func TestAnyFailureOfTheHubMakesAWriteWalk(t *testing.T) { // R121, N101, N102; N103 with the seed's ruling: a 408 is retried
 	for name, answer := range map[string]cosmostest.Answer{
 		"503": cosmostest.Error(503, 0), "408": cosmostest.Error(408, 0), "500": cosmostest.Error(500, 0), "reset": {Reset: true},

@@ -95,6 +95,10 @@ func (l Route) want(op *middleware.Operation, in middleware.Intent, placed middl
 	switch {
 	case op.WantsHub():
 		want.From = regions.Hub
+		if region, moved := l.moved(placed); moved {
+			// The partition's own hub is where its writes were confirmed.
+			want.From, want.Prefer = regions.ReadRegions, region
+		}
 	case alone:
 		// The service may have moved this partition's writes to any region that
 		// serves reads: where they were confirmed last, or the hub, then the rest.
@@ -115,10 +119,18 @@ func (l Route) failsOverAlone(in middleware.Intent) bool {
 }
 
 func (l Route) writesOf(placed middleware.Placement) regions.Name {
-	if region, ok := l.Partitions.Override(placed.Partition); ok {
+	if region, moved := l.moved(placed); moved {
 		return region
 	}
 	return l.hub()
+}
+
+// moved is where the partition's writes were confirmed away from the hub.
+func (l Route) moved(placed middleware.Placement) (regions.Name, bool) {
+	if l.Partitions == nil {
+		return "", false
+	}
+	return l.Partitions.Override(placed.Partition)
 }
 
 func (l Route) hub() regions.Name {
