@@ -199,9 +199,10 @@ func TestTheServersWishIsReadFromThreeHeaders(t *testing.T) {
 			{[]string{ms, "NaN"}, 0},
 			{[]string{ms, "0x10"}, 0},
 			{[]string{ms, "1.2.3"}, 0},
-			{[]string{ms, "99999999999999999999"}, 0},
+			{[]string{ms, "99999999999999999999"}, longestWait}, // B23
 			{[]string{ms, "9223372036854"}, longestWait},
-			{[]string{ms, "9223372036855"}, 0}, // beyond a Duration
+			{[]string{ms, "9223372036855"}, longestWait}, // beyond a Duration
+			{[]string{after, "9223372037"}, longestWait},
 			{[]string{after, "5"}, 5 * time.Second},
 			{[]string{after, "0"}, 0},
 			{[]string{after, "-1"}, 0},

@@ -131,7 +131,11 @@ func (w whole) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, w.most+1))
+	most := w.most + 1
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		most = 0 // an upgraded connection, which nobody asked for, does not end with the context
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, most))
 	_ = resp.Body.Close()
 	if err != nil {
 		return nil, fmt.Errorf("reading the answer: %w", err)

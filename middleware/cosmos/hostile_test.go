@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -103,4 +104,28 @@ func quoted(s string) string {
 		fmt.Fprintf(&b, `\u%04x`, r)
 	}
 	return `"` + b.String() + `"`
+}
+
+// net/http leaves an upgraded connection to whoever reads it, for ever.
+func TestAnUpgradeThatNobodyAskedForHoldsNoRead(t *testing.T) {
+	bubble(t, func(t *testing.T, service *fake) {
+		service.on(globalAt, func(req *http.Request) (*http.Response, error) {
+			resp := answered(101)
+			server, client := net.Pipe()
+			go func() {
+				for {
+					if _, err := server.Write([]byte("x")); err != nil {
+						return
+					}
+					time.Sleep(time.Minute)
+				}
+			}()
+			resp.Body, resp.Request = client, req
+			return resp, nil
+		})
+		_, err := open(t.Context(), service, Options{})
+		var e *FetchError
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, 101, e.Status)
+	})
 }

@@ -1,7 +1,6 @@
 package cosmos
 
 import (
-	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -12,8 +11,8 @@ import (
 const longestWait = 24 * time.Hour
 
 // wait reads how long the server wishes us to wait: x-ms-retry-after-ms, else Retry-After in seconds, else
-// Retry-After as a date. 0 = it did not say. What is negative, zero, garbage or beyond a time.Duration counts as not
-// said.
+// Retry-After as a date. 0 = it did not say. What is negative, zero or garbage counts as not said; what is huge is
+// longestWait, and never a short wait by overflow (B23).
 func wait(h http.Header) time.Duration {
 	if d := number(value(h, headerRetryAfterMS), time.Millisecond); d > 0 {
 		return d
@@ -35,8 +34,11 @@ func number(s string, unit time.Duration) time.Duration {
 		return 0 // ParseFloat would also take hexadecimal, exponents and infinities
 	}
 	n, err := strconv.ParseFloat(s, 64)
-	if err != nil || n*float64(unit) >= math.MaxInt64 {
+	switch {
+	case err != nil:
 		return 0
+	case n*float64(unit) >= float64(longestWait):
+		return longestWait
 	}
-	return min(time.Duration(n*float64(unit)), longestWait)
+	return time.Duration(n * float64(unit))
 }

@@ -72,7 +72,9 @@ func (s *HTTPSource) Fetch(ctx context.Context, old *Map) (*Map, error) {
 	case resp.StatusCode == http.StatusNotModified && old != nil:
 		return old, nil
 	case resp.StatusCode != http.StatusOK:
-		_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
+		if resp.StatusCode != http.StatusSwitchingProtocols { // an upgraded connection does not end with ctx
+			_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
+		}
 		return nil, &FetchError{Status: resp.StatusCode}
 	}
 	limit := orDefault(s.MaxBytes, 64<<20)
