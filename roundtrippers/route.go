@@ -63,6 +63,9 @@ func (l Route) roundTrip(op *middleware.Operation, req *http.Request, next http.
 	if in.Scope == middleware.Foreign {
 		return next.RoundTrip(req)
 	}
+	if req.URL == nil {
+		return middleware.Refuse(req, errNoURL)
+	}
 	if in.Scope == middleware.Discovery && op.Sends() == 0 {
 		// The global endpoint, if that is what the caller asks, names the topology best.
 		op.SetTarget(middleware.Target{Endpoint: req.URL.Host})

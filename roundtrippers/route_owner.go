@@ -35,6 +35,9 @@ func (l Route) toOwner(op *middleware.Operation, req *http.Request, next http.Ro
 	if in.Scope == middleware.Foreign || in.PartitionKey == "" {
 		return next.RoundTrip(req)
 	}
+	if req.URL == nil {
+		return middleware.Refuse(req, errNoURL)
+	}
 	target, err := l.Owners.Owner(req.Context(), in.PartitionKey)
 	op.SetTarget(target)
 	if err != nil {
