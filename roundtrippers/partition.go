@@ -2,6 +2,7 @@ package roundtrippers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -19,8 +20,9 @@ import (
 // container itself (410/1000), it has them read again and sends again, once and
 // at once, after resolving anew (DESIGN rule 11). While a split or a move is under
 // way (410/1007 and 1008, or ranges that make no complete map) that does not help
-// yet, so it goes on asking, with waits, as the other SDKs do for 30 s. An answer from another range than the one
-// found has the ranges read again in the background.
+// yet, so it goes on asking, with waits, as the other SDKs do for 30 s. An answer
+// from another range than the one found has the ranges read again in the
+// background.
 type Partition struct {
 	Dialect    middleware.Dialect   // required
 	Partitions *partitions.Registry // required
@@ -126,8 +128,9 @@ func (l Partition) refresh(op *middleware.Operation, stale middleware.Stale) fun
 		limited, cancel := withHalf(ctx)
 		defer cancel()
 		err := read(limited, seen)
-		if err != nil {
-			op.SetValue(halfPublished{}, err)
+		var incomplete *partitions.MapError
+		if errors.As(err, &incomplete) {
+			op.SetValue(halfPublished{}, incomplete)
 		}
 		op.Emit(ctx, middleware.Event{Kind: middleware.RangesRefreshed, Attempt: op.Sends(), Target: op.Target(), Err: err})
 		return nil

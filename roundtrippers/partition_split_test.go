@@ -186,3 +186,18 @@ func TestAHerdThatWaitsForASplitSharesItsReads(t *testing.T) {
 		require.LessOrEqual(t, w.walks(), 30, "one in 100 ms, for some 400 retries")
 	})
 }
+
+// A refresh that fails for another reason than a half-published split is no
+// reason to wait for one.
+func TestARefreshThatFailsIsNoSplitUnderWay(t *testing.T) {
+	inPartitions(t, named(2), func(t *testing.T, w *placed) {
+		key := w.key("1")
+		w.warm(key)
+		w.AddFault(cosmostest.Fault{Match: cosmostest.Match{Operations: []cosmostest.Operation{cosmostest.ReadRanges}}, Answer: cosmostest.Error(503, 0)})
+		w.sick(cosmostest.Error(410, 1002), "1", west, east, north)
+		r := w.get(t.Context(), key)
+		require.Equal(t, "410/1002", r.code)
+		require.Equal(t, 5, r.report.Sends, "once after the refresh, then the failover's three: %s", r.report)
+		require.Less(t, r.took, time.Second)
+	})
+}

@@ -22,15 +22,7 @@ type RetryWith struct {
 
 // Wrap reports a missing Dialect and negative fields.
 func (l RetryWith) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
-	var m mistakes
-	m.dialect(l.Dialect)
-	negative(&m, "Retries", l.Retries)
-	negative(&m, "MaxWait", l.MaxWait)
-	m.backoff(l.Backoff)
-	if len(m) > 0 {
-		return nil, m.join()
-	}
-	budget := &middleware.Budget{Name: "retry with", Retries: orDefault(l.Retries, 35), Time: orDefault(l.MaxWait, 30*time.Second)}
-	backoff := orDefault(l.Backoff, middleware.Backoff{Base: 10 * time.Millisecond, Cap: time.Second, Salt: 5 * time.Millisecond})
-	return middleware.Retry(next, l.Dialect, middleware.WaitOn(middleware.Contended, budget, backoff), budget)
+	return inPlace{l.Retries, l.MaxWait, l.Backoff}.wrap(next, l.Dialect, middleware.Contended, "retry with", inPlace{
+		retries: 35, maxWait: 30 * time.Second, backoff: middleware.Backoff{Base: 10 * time.Millisecond, Cap: time.Second, Salt: 5 * time.Millisecond},
+	})
 }

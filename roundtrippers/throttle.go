@@ -25,15 +25,28 @@ type Throttle struct {
 
 // Wrap reports a missing Dialect and negative fields.
 func (l Throttle) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
+	return inPlace{l.Retries, l.MaxWait, l.Backoff}.wrap(next, l.Dialect, middleware.Throttled, "throttle", inPlace{
+		retries: 9, maxWait: 30 * time.Second, backoff: middleware.Backoff{Base: 5 * time.Millisecond, Cap: 5 * time.Second, Jitter: 0.25},
+	})
+}
+
+// inPlace is what the layers that stay at the endpoint and wait have in common.
+type inPlace struct {
+	retries int
+	maxWait time.Duration
+	backoff middleware.Backoff
+}
+
+// wrap makes the loop of a layer that waits on cause; usual holds its defaults.
+func (p inPlace) wrap(next http.RoundTripper, d middleware.Dialect, cause middleware.Cause, name string, usual inPlace) (http.RoundTripper, error) {
 	var m mistakes
-	m.dialect(l.Dialect)
-	negative(&m, "Retries", l.Retries)
-	negative(&m, "MaxWait", l.MaxWait)
-	m.backoff(l.Backoff)
+	m.dialect(d)
+	negative(&m, "Retries", p.retries)
+	negative(&m, "MaxWait", p.maxWait)
+	m.backoff(p.backoff)
 	if len(m) > 0 {
 		return nil, m.join()
 	}
-	budget := &middleware.Budget{Name: "throttle", Retries: orDefault(l.Retries, 9), Time: orDefault(l.MaxWait, 30*time.Second)}
-	backoff := orDefault(l.Backoff, middleware.Backoff{Base: 5 * time.Millisecond, Cap: 5 * time.Second, Jitter: 0.25})
-	return middleware.Retry(next, l.Dialect, middleware.WaitOn(middleware.Throttled, budget, backoff), budget)
+	budget := &middleware.Budget{Name: name, Retries: orDefault(p.retries, usual.retries), Time: orDefault(p.maxWait, usual.maxWait)}
+	return middleware.Retry(next, d, middleware.WaitOn(cause, budget, orDefault(p.backoff, usual.backoff)), budget)
 }
