@@ -103,7 +103,7 @@ func (r *Registry) knowsBetter(m *held, key string, used middleware.Target) bool
 // service fails: a storm of operations that the map cannot help must not become
 // a storm of fetches.
 func (r *Registry) mayInsist() bool {
-	if r.failing.Load() {
+	if r.holder.Err() != nil {
 		return false
 	}
 	now, last := int64(time.Since(r.started)), r.insisted.Load()

@@ -425,6 +425,45 @@ func TestARefreshWaitOfNoneTriggersAndGoesOn(t *testing.T) { // Z078
 	})
 }
 
+func TestASourceThatPanicsIsLeftAlone(t *testing.T) { // Z057, Z058: a panic is a failure, so nobody passes over the spacing
+	synctest.Test(t, func(t *testing.T) {
+		s := moving(t)
+		s.fetch = func(context.Context, int64) (*ownership.Map, error) { panic("boom") }
+		rt := s.build(roundtrippers.OwnershipBuilder{Reroute: roundtrippers.Reroute{RefreshWait: 50 * time.Millisecond}})
+		var wg sync.WaitGroup
+		for range 500 {
+			wg.Go(func() { _, _ = send(t.Context(), rt) })
+			time.Sleep(20 * time.Millisecond)
+		}
+		wg.Wait()
+		require.GreaterOrEqual(t, s.fetches.Load(), int64(6))
+		require.LessOrEqual(t, s.fetches.Load(), int64(8))
+	})
+}
+
+func TestWhatAnAbandonedFetchSaysLateIsNotRemembered(t *testing.T) { // Z065, Z069
+	synctest.Test(t, func(t *testing.T) {
+		s := moving(t)
+		hang := make(chan struct{})
+		s.fetch = func(_ context.Context, n int64) (*ownership.Map, error) {
+			if n == 1 {
+				<-hang // deaf to its context
+				return nil, &ownership.FetchError{Status: 403}
+			}
+			return s.current(), nil
+		}
+		used := middleware.Target{Endpoint: "a", Epoch: 7}
+		require.ErrorIs(t, s.registry.Refresh(t.Context(), "k", used, false), snapshot.ErrTimeout)
+		require.NoError(t, s.registry.Refresh(t.Context(), "k", used, false))
+		require.EqualValues(t, 8, s.registry.Map().Epoch)
+		close(hang) // the service was out of sorts half a minute ago
+		time.Sleep(time.Second)
+		s.moved(9, "c")
+		require.NoError(t, s.registry.Refresh(t.Context(), "k", middleware.Target{Endpoint: "b", Epoch: 8}, false))
+		require.EqualValues(t, 9, s.registry.Map().Epoch)
+	})
+}
+
 func TestOnChangeMayUseTheRegistry(t *testing.T) { // Z067, R16
 	synctest.Test(t, func(t *testing.T) {
 		s := moving(t)

@@ -71,7 +71,6 @@ type Registry struct {
 	started  time.Time
 	insisted atomic.Int64            // when Debounce was last passed over, since started
 	refused  atomic.Pointer[refusal] // permanent failure of Source
-	failing  atomic.Bool             // the last fetch failed
 }
 
 // refusal is a permanent failure and how long it is remembered.
@@ -219,9 +218,10 @@ func (r *Registry) fetch(ctx context.Context, old *held) (*held, error) {
 	if err == nil && m != old.read() {
 		err = m.check(old.read())
 	}
-	r.failing.Store(err != nil)
 	if err != nil {
-		r.remember(err)
+		if ctx.Err() == nil { // a fetch left behind tells nothing of the service as it is now
+			r.remember(err)
+		}
 		return nil, err
 	}
 	r.refused.Store(nil)

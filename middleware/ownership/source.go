@@ -3,7 +3,6 @@ package ownership
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -125,7 +124,7 @@ func MapHandler(current func() *Map) http.Handler {
 		}
 		body, err := json.Marshal(m)
 		if err != nil {
-			http.Error(rw, errors.New("map cannot be encoded").Error(), http.StatusInternalServerError)
+			http.Error(rw, "map cannot be encoded", http.StatusInternalServerError)
 			return
 		}
 		rw.Header().Set("Content-Type", "application/json")

@@ -71,7 +71,7 @@ func ParseStatus(word string) (s Status, ok bool) {
 	return Other, false
 }
 
-// defaultCodes is what a code alone means, without a word in the header
+// defaultCode is what a code alone means, without a word in the header
 // (reference 3.1). 421 is made for it (RFC 9110, 15.5.20).
 func defaultCode(code int) Status {
 	switch code {

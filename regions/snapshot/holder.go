@@ -115,6 +115,13 @@ type flight[T any] struct {
 // Load returns the value held, nil before the first. It never blocks.
 func (h *Holder[T]) Load() *T { return h.value.Load() }
 
+// Err returns the failure of the last fetch, nil after a success and before the first.
+func (h *Holder[T]) Err() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lastErr
+}
+
 // Store replaces the value held, for instance by one derived from it. A fetch that runs meanwhile does not overwrite it,
 // unless Newer says so.
 func (h *Holder[T]) Store(v *T) {

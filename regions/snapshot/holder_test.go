@@ -359,6 +359,41 @@ func TestAHungFetchLosesTheSlotAtItsTimeout(t *testing.T) { // Z065, Z060
 	})
 }
 
+func TestTheLateEndOfAnAbandonedFetchLeavesTheNextItsSlot(t *testing.T) { // R15, Z067: compare and swap of the slot
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		h := &snapshot.Holder[version]{Timeout: 10 * time.Second}
+		h.Fetch = func(ctx context.Context, _ *version) (*version, error) {
+			n := calls.Add(1)
+			takes := 8 * time.Second
+			if n == 1 {
+				takes = 15 * time.Second // deaf to its context: it ends while the second runs
+			}
+			time.Sleep(takes)
+			return &version{int(n)}, nil
+		}
+		_, err := h.Refresh(t.Context(), nil)
+		require.ErrorIs(t, err, snapshot.ErrTimeout)
+		require.ErrorIs(t, h.Err(), snapshot.ErrTimeout)
+		held := &version{-1}
+		h.Store(held)
+		start := time.Now()
+		var wg sync.WaitGroup
+		for _, later := range []time.Duration{0, 4 * time.Second, 5*time.Second + 1, 6 * time.Second} { // before, and after the late end at 5 s
+			wg.Go(func() {
+				time.Sleep(later)
+				v, err := h.Refresh(t.Context(), held)
+				require.NoError(t, err)
+				require.Equal(t, 2, v.n, "the late value came before what is stored")
+				require.Equal(t, 8*time.Second, time.Since(start), "all wait for the same fetch")
+			})
+		}
+		wg.Wait()
+		require.EqualValues(t, 2, calls.Load(), "nobody found the slot empty")
+		require.NoError(t, h.Err())
+	})
+}
+
 func TestALateAnswerIsTakenWhenNothingNewerIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &snapshot.Holder[version]{Timeout: time.Second, Fetch: func(context.Context, *version) (*version, error) {
