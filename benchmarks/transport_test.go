@@ -2,68 +2,68 @@
 package benchmarks
 
 import (
-	"io"
 	"net/http"
-	"net/url"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/reroute-go/reroute/benchmarks/internal/workload"
+	"github.com/reroute-go/reroute/middleware"
+	"github.com/reroute-go/reroute/middleware/cosmos"
 )
 
-// terminal is the base of all benchmarks: it consumes the body and answers 200
-// with 37 bytes, like the terminal that the peers are measured with.
-type terminal struct{}
+// BenchmarkBare is the terminal alone: what all others are compared with.
+func BenchmarkBare(b *testing.B) { everyWay(b, workload.Terminal{}) }
 
-const answerBody = `{"id":"a","pk":"p1","value":12345678}`
+// BenchmarkFloor adds what any RoundTripper must do that changes the host.
+func BenchmarkFloor(b *testing.B) { everyWay(b, workload.Floor{Next: workload.Terminal{}}) }
 
-func (terminal) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.Body != nil {
-		_, _ = io.Copy(io.Discard, req.Body)
-		_ = req.Body.Close()
+// everyWay drives rt with each kind of request, serially and in parallel.
+func everyWay(b *testing.B, rt http.RoundTripper) {
+	for _, kind := range []workload.Kind{workload.Get, workload.Post} {
+		b.Run(kind.String(), func(b *testing.B) { drive(b, rt, kind) })
+		b.Run(kind.String()+" parallel", func(b *testing.B) { driveParallel(b, rt, kind) })
 	}
-	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(answerBody)),
-		ContentLength: int64(len(answerBody)), Request: req}, nil
 }
 
-// floor is what any re-hosting RoundTripper must do, written by hand: a shallow
-// copy of the request and of its URL.
-type floor struct{ next http.RoundTripper }
-
-func (f floor) RoundTrip(req *http.Request) (*http.Response, error) {
-	r := *req
-	u := *req.URL
-	u.Host = "account-westus.documents.example"
-	r.URL, r.Host = &u, u.Host
-	return f.next.RoundTrip(&r)
+// drive makes one operation an iteration.
+func drive(b *testing.B, rt http.RoundTripper, kind workload.Kind) {
+	calls(b, workload.NewCaller(rt, kind).Call)
 }
 
-func itemRead(tb testing.TB) *http.Request {
-	u, err := url.Parse("https://account.documents.example/dbs/db/colls/c/docs/a")
-	require.NoError(tb, err)
-	return &http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{
-		"Authorization":                         {"type%3Dmaster%26ver%3D1.0%26sig%3Dredacted"},
-		"User-Agent":                            {"azsdk-go-azcosmos/v1.5.0"},
-		"X-Ms-Activity-Id":                      {"e9d47935-8ba7-4035-7064-4b5c4c69c26a"},
-		"X-Ms-Cosmos-Sdk-Supportedcapabilities": {"1"},
-		"X-Ms-Date":                             {"Sun, 29 Nov 2026 18:26:49 GMT"},
-		"X-Ms-Documentdb-Partitionkey":          {`["p1"]`},
-		"X-Ms-Version":                          {"2020-11-05"},
-		"Accept":                                {"application/json"},
-	}}
-}
-
-// drive sends req through rt once an iteration, as a client would.
-func drive(b *testing.B, rt http.RoundTripper, req *http.Request) {
+// calls makes one call an iteration, after one that is not measured.
+func calls(b *testing.B, call func() error) {
+	require.NoError(b, call())
 	b.ReportAllocs()
 	for b.Loop() {
-		resp, err := rt.RoundTrip(req)
-		if err != nil {
+		if err := call(); err != nil {
 			b.Fatal(err)
 		}
-		_ = resp.Body.Close()
 	}
 }
 
-func BenchmarkBare(b *testing.B)  { drive(b, terminal{}, itemRead(b)) }
-func BenchmarkFloor(b *testing.B) { drive(b, floor{terminal{}}, itemRead(b)) }
+func driveParallel(b *testing.B, rt http.RoundTripper, kind workload.Kind) {
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		call := workload.NewCaller(rt, kind).Call
+		for pb.Next() {
+			if err := call(); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}
+
+func openAccount(tb testing.TB, ranges int, opts cosmos.Options) (*cosmos.Account, *workload.Service) {
+	a, s, err := workload.Open(ranges, opts)
+	require.NoError(tb, err)
+	tb.Cleanup(a.Close)
+	return a, s
+}
+
+func stack(tb testing.TB, base http.RoundTripper, layers ...middleware.Layer) http.RoundTripper {
+	rt, err := middleware.Stack(base, layers...)
+	require.NoError(tb, err)
+	return rt
+}
