@@ -1,0 +1,186 @@
+package layertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/reroute-go/reroute/middleware"
+)
+
+// Run checks that layer keeps every Promise and fails t once for each that it
+// does not, in a subtest named after it. See Kit for layers that need more than
+// their own value.
+func Run(t *testing.T, layer middleware.Layer) {
+	t.Helper()
+	Kit{Layer: layer}.Run(t)
+}
+
+// Kit is a layer under test and what it takes to put it to the test. Only one of
+// Layer and New is required. A function from RoundTripper to RoundTripper, of
+// whatever project, is tested as a middleware.LayerFunc.
+//
+// The layer is tried as it is, alone over a base transport: a middleware.Stack
+// around it would mend some of its faults. To test a stack, make it the layer.
+type Kit struct {
+	// Layer under test. It is wrapped anew for each of many scenarios.
+	Layer middleware.Layer
+	// New makes the layer anew for each scenario; nil = Layer each time. Set it
+	// where a layer holds state beyond Wrap, such as a breaker.
+	New func() middleware.Layer
+	// Request makes the request that is sent. The kit gives it the body, GetBody
+	// and ContentLength that a scenario needs. nil = a PUT.
+	Request func(ctx context.Context) *http.Request
+	// Again are results after which the layer sends again: at least one of them
+	// must show that it does. The kit tries the usual ones on its own (408, 410, 421,
+	// 429, 449, 5xx, a refused dial, a connection that was cut); nil = no others.
+	Again []Step
+	// Refuses is set where the layer has been set up to refuse every request: it is
+	// checked that nothing is sent and that the refusal leaves nothing behind.
+	Refuses bool
+	// MaxSends is the most that one request may be sent; 0 = 200.
+	MaxSends int
+	// Limit is how long one request may take; 0 = an hour in a bubble of
+	// testing/synctest, 10 s on the wall clock.
+	Limit time.Duration
+}
+
+// Promise is one thing that every layer has to keep.
+type Promise struct {
+	Name string // short, unique, never changed
+	Text string // what is promised, in a sentence
+	Own  bool   // reroute's own promise; false = the contract of http.RoundTripper or good manners under net/http
+	// check reports breaches to its trial.
+	check func(*trial)
+	needs need
+}
+
+// need is what a promise takes for granted.
+type need int
+
+const (
+	anything need = iota
+	aPass         // a layer that lets requests pass
+)
+
+// Finding is what was found about one promise.
+type Finding struct {
+	Promise Promise
+	// Broken tells each breach once; empty = kept.
+	Broken []string
+	// Untried says why there was nothing to check, such as a layer that never sends
+	// again; "" = it was checked. What was not tried is not broken.
+	Untried string
+}
+
+// Kept reports whether the promise was put to the test and kept.
+func (f Finding) Kept() bool { return len(f.Broken) == 0 && f.Untried == "" }
+
+// String is the promise, the verdict and why.
+func (f Finding) String() string {
+	switch {
+	case len(f.Broken) > 0:
+		return fmt.Sprintf("%s: broken: %s", f.Promise.Name, strings.Join(f.Broken, "; "))
+	case f.Untried != "":
+		return fmt.Sprintf("%s: not tried: %s", f.Promise.Name, f.Untried)
+	}
+	return f.Promise.Name + ": kept"
+}
+
+// Check checks layer and returns one Finding for each of Promises, in their
+// order. It needs no test, and then runs on the wall clock; see Kit.Check.
+func Check(layer middleware.Layer) []Finding { return Kit{Layer: layer}.Check() }
+
+// Check is Run without a test: the verdicts are left to the caller. On the wall
+// clock a layer's waits are waited for, and returning late is told from returning
+// at once only by the second; CheckVirtual has neither flaw.
+func (k Kit) Check() []Finding {
+	findings := make([]Finding, 0, len(promises))
+	for _, p := range promises {
+		findings = append(findings, p.Check(k))
+	}
+	return findings
+}
+
+// CheckVirtual is Check with each promise in a testing/synctest bubble of its
+// own: waits cost nothing and are exact. It does not fail t, which must not be in
+// a bubble.
+func (k Kit) CheckVirtual(t *testing.T) []Finding {
+	findings := make([]Finding, 0, len(promises))
+	for _, p := range promises {
+		findings = append(findings, p.virtual(t, k))
+	}
+	return findings
+}
+
+// Run is the Run of this kit.
+func (k Kit) Run(t *testing.T) {
+	t.Helper()
+	for _, p := range promises {
+		t.Run(p.Name, func(t *testing.T) {
+			switch f := p.virtual(t, k); {
+			case len(f.Broken) > 0:
+				t.Errorf("%s\n  - %s", p.Text, strings.Join(f.Broken, "\n  - "))
+			case f.Untried != "":
+				t.Log(f.Untried)
+			}
+		})
+	}
+}
+
+// Promises returns all that is checked, in the order of Check.
+func Promises() []Promise { return append([]Promise(nil), promises...) }
+
+// Check checks this promise alone. In a testing/synctest bubble it is exact.
+func (p Promise) Check(k Kit) (f Finding) {
+	f.Promise = p
+	t := newTrial(k)
+	if t.wrap(&base{}) != nil {
+		switch {
+		case k.Refuses && p.needs == aPass:
+			t.untried = "the layer refuses every request"
+		case !k.Refuses && !t.passes():
+		default:
+			t.inLabels(func() { p.check(t) })
+		}
+	}
+	f.Broken, f.Untried = t.breaches(), t.untried
+	if len(f.Broken) > 0 {
+		f.Untried = ""
+	}
+	return f
+}
+
+// virtual is Check in a bubble. A goroutine that is blocked for good makes the
+// bubble panic.
+func (p Promise) virtual(t *testing.T, k Kit) (f Finding) {
+	f.Promise = p
+	defer func() {
+		if why := recover(); why != nil {
+			f.Broken = append(f.Broken, fmt.Sprint(why))
+		}
+	}()
+	synctest.Test(t, func(*testing.T) { f = p.Check(k) })
+	return f
+}
+
+var errLayerNeeded = errors.New("neither Layer nor New is set")
+
+func (k Kit) layer() middleware.Layer {
+	if k.New != nil {
+		return k.New()
+	}
+	return k.Layer
+}
+
+func (k Kit) maxSends() int {
+	if k.MaxSends > 0 {
+		return k.MaxSends
+	}
+	return 200
+}

@@ -1,0 +1,152 @@
+package layertest
+
+import (
+	"context"
+	"io"
+	"iter"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+)
+
+// usual are results after which layers send again.
+var usual = []Step{
+	{Status: 408}, {Status: 410}, {Status: 421}, {Status: 429}, {Status: 449},
+	{Status: 500}, {Status: 502}, {Status: 503}, {Status: 504}, {Status: 401},
+	{Err: &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}},
+	{Err: io.EOF},
+}
+
+// again finds the results after which the layer sends again.
+func (t *trial) again() (found []Step) {
+	asked := t.kit.Again
+	for _, step := range append(asked[:len(asked):len(asked)], usual...) {
+		b := newBase(step, Step{})
+		b.most = 1
+		c := t.call(t.wrap(b), t.request(context.Background(), newBodies()))
+		c.finish()
+		if b.count() > 1 {
+			found = append(found, step)
+		}
+	}
+	if len(asked) > 0 && len(found) == 0 {
+		t.breakf("it sends again after none of the results in Kit.Again")
+	}
+	return found
+}
+
+// path is one way through a layer, walked to its end: the answer has been read
+// and closed.
+type path struct {
+	name    string
+	base    *base
+	bodies  *bodies
+	before  snapshot
+	call    *call
+	body    string // of the answer
+	readErr error
+}
+
+// way is what makes a path: a scripted base, a request body and when the caller
+// cancels.
+type way struct {
+	name   string
+	base   *base
+	bodies *bodies
+	cancel moment
+}
+
+type moment int
+
+const (
+	never moment = iota
+	before
+	during
+)
+
+// paths walks all ways through the layer that the kit can bring about, each on a
+// layer of its own.
+func (t *trial) paths() iter.Seq[*path] {
+	return func(yield func(*path) bool) {
+		for _, w := range t.ways() {
+			if rt := t.wrap(w.base); rt == nil || !yield(t.walk(rt, w)) {
+				return
+			}
+		}
+	}
+}
+
+func (t *trial) ways() []way {
+	fine, failing := Step{Body: "fine"}, newBodies()
+	failing.readErr = errBoom
+	ways := []way{
+		{"an answer", newBase(fine), newBodies(), never},
+		{"an answer, no request body", newBase(fine), nil, never},
+		{"an error of the base", newBase(Step{Err: errBoom}), newBodies(), never},
+		{"a request body that fails", newBase(fine), failing, never},
+		{"an answer before the body was read", earlyAnswer(), newBodies(), never},
+		{"cancelled before it is sent", newBase(fine), newBodies(), before},
+		{"cancelled while it is sent", newBase(Step{Hang: true}), newBodies(), during},
+	}
+	for _, step := range t.again() {
+		name := nameOf(step)
+		step.Body = "busy"
+		stuck, oneShot := newBodies(), newBodies()
+		stuck.getErr, oneShot.oneShot = errBoom, true
+		forever := newBase(step)
+		forever.most = t.kit.maxSends()
+		ways = append(ways,
+			way{name + ", then an answer", newBase(step, fine), newBodies(), never},
+			way{name + ", for ever", forever, newBodies(), never},
+			way{name + ", then an error of the base", newBase(step, Step{Err: errBoom}), newBodies(), never},
+			way{name + ", a GetBody that fails", newBase(step, fine), stuck, never},
+			way{name + ", a body without GetBody", newBase(step, fine), oneShot, never},
+			way{name + ", then cancelled", newBase(step, Step{Hang: true}), newBodies(), during},
+		)
+	}
+	return ways
+}
+
+func nameOf(step Step) string {
+	switch {
+	case step.Err != nil:
+		return step.Err.Error()
+	case step.Status == 0:
+		return "200"
+	}
+	return http.StatusText(step.Status)
+}
+
+// walk sends one request and plays the good caller to its end.
+func (t *trial) walk(rt http.RoundTripper, w way) *path {
+	p := &path{name: w.name, base: w.base, bodies: w.bodies}
+	p.call = t.newCall(rt, t.request(context.Background(), w.bodies))
+	p.before = snapshotOf(p.call.req)
+	if w.cancel == before {
+		p.call.cancel()
+	}
+	p.call.start()
+	if w.cancel == during {
+		p.call.within(time.Millisecond)
+		p.call.cancel()
+	}
+	p.call.wait()
+	p.body, p.readErr = p.call.finish()
+	t.settle()
+	return p
+}
+
+// earlyAnswer answers while the request body is still being read.
+func earlyAnswer() *base {
+	b := newBase()
+	b.answer = func(_ int, s *sent) (*http.Response, error, bool) {
+		go func() {
+			defer closeBody(s.req)
+			time.Sleep(time.Millisecond)
+			_, _ = io.Copy(io.Discard, s.req.Body)
+		}()
+		return b.respond(s, Step{}, &answerBody{text: "early"}), nil, true
+	}
+	return b
+}
