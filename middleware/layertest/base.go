@@ -15,13 +15,17 @@ import (
 // does: it closes request bodies, heeds contexts, and ends an answer's body with
 // its request's context.
 type base struct {
-	steps  []Step                                             // the last one repeats
-	answer func(n int, s *sent) (*http.Response, error, bool) // instead of steps, where it says true
-	most   int                                                // sends; one more gets a 200, so that a loop without bounds ends
-	idle   atomic.Int64
-	sends  list[*sent]
-	made   list[*answerBody]
+	steps   []Step                                             // the last one repeats
+	answer  func(n int, s *sent) (*http.Response, error, bool) // instead of steps, where it says true
+	most    int                                                // sends; one more gets a 200, so that a loop without bounds ends
+	arrived func()                                             // at each send, if set
+	idle    atomic.Int64
+	sends   list[*sent]
+	made    list[*answerBody]
 }
+
+// sendHeader of an answer tells which send it is for.
+const sendHeader = "X-Layertest-Send"
 
 func newBase(steps ...Step) *base { return &base{steps: steps} }
 
@@ -45,41 +49,39 @@ type sent struct {
 	ctx   context.Context
 	ended error // of ctx, on arrival
 
-	header  http.Header // a copy
 	body    string
 	bodyErr error
 
-	answered time.Time
-	open     int // answers to earlier sends that were not closed on arrival
+	open int // answers to earlier sends that were not closed on arrival
 }
 
 // CloseIdleConnections counts.
 func (b *base) CloseIdleConnections() { b.idle.Add(1) }
 
 func (b *base) RoundTrip(req *http.Request) (*http.Response, error) {
-	s := &sent{at: time.Now(), req: req, ctx: req.Context(), ended: req.Context().Err(), header: req.Header.Clone()}
+	s := &sent{at: time.Now(), req: req, ctx: req.Context(), ended: req.Context().Err()}
 	for _, a := range b.made.all() {
 		if a.closes.Load() == 0 {
 			s.open++
 		}
 	}
 	s.n = b.sends.add(s)
+	if b.arrived != nil {
+		b.arrived()
+	}
 	if s.ended != nil {
 		closeBody(req)
 		return nil, s.ended
 	}
 	if b.answer != nil {
 		if resp, err, ok := b.answer(s.n, s); ok {
-			s.answered = time.Now()
 			return resp, err
 		}
 	}
 	if err := s.readBody(); err != nil {
 		return nil, err
 	}
-	resp, err := b.play(s)
-	s.answered = time.Now()
-	return resp, err
+	return b.play(s)
 }
 
 func closeBody(req *http.Request) {
@@ -138,14 +140,14 @@ func (b *base) respond(s *sent, step Step, body *answerBody) *http.Response {
 	if status == 0 {
 		status = http.StatusOK
 	}
-	header := http.Header{"X-Send": {fmt.Sprint(s.n)}}
+	header := http.Header{sendHeader: {fmt.Sprint(s.n)}}
 	for name, value := range step.Header {
 		header.Set(name, value)
 	}
 	body.ctx, body.done = s.ctx, make(chan struct{})
 	b.made.add(body)
 	length := int64(len(body.text))
-	if body.endless > 0 || body.silent {
+	if body.unsized || body.endless > 0 || body.silent {
 		length = -1
 	}
 	return &http.Response{StatusCode: status, Status: fmt.Sprintf("%d %s", status, http.StatusText(status)),
@@ -156,6 +158,7 @@ func (b *base) respond(s *sent, step Step, body *answerBody) *http.Response {
 // of its request has ended, and Close ends a Read that blocks.
 type answerBody struct {
 	text    string
+	unsized bool  // no ContentLength
 	endless int64 // bytes that come on top of text, then it is cut
 	silent  bool  // after text nothing comes, not even an end
 	cut     error // instead of EOF

@@ -55,18 +55,10 @@ type Promise struct {
 	Name string // short, unique, never changed
 	Text string // what is promised, in a sentence
 	Own  bool   // reroute's own promise; false = the contract of http.RoundTripper or good manners under net/http
-	// check reports breaches to its trial.
-	check func(*trial)
-	needs need
+
+	answered bool         // it is about answers, and nothing to a layer that refuses
+	check    func(*trial) // tells the trial of breaches
 }
-
-// need is what a promise takes for granted.
-type need int
-
-const (
-	anything need = iota
-	aPass         // a layer that lets requests pass
-)
 
 // Finding is what was found about one promise.
 type Finding struct {
@@ -140,14 +132,12 @@ func Promises() []Promise { return append([]Promise(nil), promises...) }
 func (p Promise) Check(k Kit) (f Finding) {
 	f.Promise = p
 	t := newTrial(k)
-	if t.wrap(&base{}) != nil {
-		switch {
-		case k.Refuses && p.needs == aPass:
-			t.untried = "the layer refuses every request"
-		case !k.Refuses && !t.passes():
-		default:
-			t.inLabels(func() { p.check(t) })
-		}
+	switch {
+	case t.wrap(newBase()) == nil || !t.asSaid():
+	case k.Refuses && p.answered:
+		t.untried = "the layer refuses every request"
+	default:
+		t.inLabels(func() { p.check(t) })
 	}
 	f.Broken, f.Untried = t.breaches(), t.untried
 	if len(f.Broken) > 0 {

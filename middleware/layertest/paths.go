@@ -42,9 +42,9 @@ type path struct {
 	name    string
 	base    *base
 	bodies  *bodies
-	before  snapshot
 	call    *call
-	body    string // of the answer
+	touched []string // what was changed of the caller's request, at any time
+	body    string   // of the answer
 	readErr error
 }
 
@@ -118,11 +118,16 @@ func nameOf(step Step) string {
 	return http.StatusText(step.Status)
 }
 
+// runaway reports a layer that sends on and on: what came of it is for the promise
+// about that.
+func (p *path) runaway() bool { return p.base.most > 0 && p.base.count() > p.base.most }
+
 // walk sends one request and plays the good caller to its end.
 func (t *trial) walk(rt http.RoundTripper, w way) *path {
 	p := &path{name: w.name, base: w.base, bodies: w.bodies}
 	p.call = t.newCall(rt, t.request(context.Background(), w.bodies))
-	p.before = snapshotOf(p.call.req)
+	untouched := snapshotOf(p.call.req)
+	w.base.arrived = func() { p.touched = append(p.touched, untouched.changes(p.call.req)...) }
 	if w.cancel == before {
 		p.call.cancel()
 	}
@@ -133,7 +138,10 @@ func (t *trial) walk(rt http.RoundTripper, w way) *path {
 	}
 	p.call.wait()
 	p.body, p.readErr = p.call.finish()
-	t.settle()
+	t.rest()
+	if p.call.over() {
+		p.touched = append(p.touched, untouched.changes(p.call.req)...)
+	}
 	return p
 }
 

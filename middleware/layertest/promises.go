@@ -1,23 +1,62 @@
 package layertest
 
-// promises are all that is checked, in the order of the README.
+// promises are all that is checked.
 var promises = []Promise{
+	{Name: "request unchanged", check: (*trial).requestUnchanged,
+		Text: "The caller's request, its URL, headers and body included, is at no time changed."},
+	{Name: "request body closed", Own: true, check: (*trial).requestBodyClosed,
+		Text: "The request body, and each that GetBody has handed out, is closed exactly once on every path, refusals included."},
+	{Name: "body replayed", answered: true, check: (*trial).bodyReplayed,
+		Text: "Each attempt sends the body whole and byte by byte the same, also where the layer is stacked in itself."},
+	{Name: "readers apart", answered: true, check: (*trial).readersApart,
+		Text: "Each attempt has a body reader of its own: a transport that still reads the last one takes nothing from the next."},
+	{Name: "GetBody kept", answered: true, check: (*trial).getBodyKept,
+		Text: "Each attempt has a GetBody that works where the request had one, and the same ContentLength."},
+	{Name: "body error final", Own: true, answered: true, check: (*trial).bodyErrorFinal,
+		Text: "A request body that cannot be read ends the request with the reader's error and is not tried again."},
+	{Name: "expect continue", answered: true, check: (*trial).expectContinue,
+		Text: "With Expect: 100-continue the body is not touched before the transport asks for it."},
+	{Name: "request trailers", answered: true, check: (*trial).requestTrailers,
+		Text: "Trailers that the caller sets while the body is read reach the transport."},
+
 	{Name: "answer xor error", check: (*trial).answerXorError,
 		Text: "RoundTrip returns a response with a body, or an error, never both and never neither."},
-}
+	{Name: "answers pass", answered: true, check: (*trial).answersPass,
+		Text: "An answer of any status is returned as it came; after the last attempt it is that attempt's answer, with its body."},
+	{Name: "errors kept", answered: true, check: (*trial).errorsKept,
+		Text: "The error of the last attempt can be found with errors.Is."},
+	{Name: "discarded answers closed", answered: true, check: (*trial).discardedClosed,
+		Text: "An answer that is not returned is closed before the next attempt, and closing the returned one closes it below."},
+	{Name: "discarded answers drained", Own: true, answered: true, check: (*trial).discardedDrained,
+		Text: "A short answer that is not returned is read to its end, so that its connection serves again."},
+	{Name: "drain bounded", answered: true, check: (*trial).drainBounded,
+		Text: "An answer without end that is not returned is given up after at most 1 MiB and 5 s."},
+	{Name: "body readable", answered: true, check: (*trial).bodyReadable,
+		Text: "The returned body can be read to its end after RoundTrip has returned, and a cut one ends in an error, with no request sent in secret."},
+	{Name: "trailers", answered: true, check: (*trial).trailers,
+		Text: "The answer's trailers are there once its body is read."},
+	{Name: "upgrade writable", answered: true, check: (*trial).upgradeWritable,
+		Text: "The body of a 101 answer can be written to."},
 
-func (t *trial) answerXorError() {
-	for p := range t.paths() {
-		if p.call.hung || p.call.panicked != nil {
-			continue
-		}
-		switch resp, err := p.call.resp, p.call.err; {
-		case resp != nil && err != nil:
-			t.breakf("%s: a response (%s) and an error (%v)", p.name, resp.Status, err)
-		case resp == nil && err == nil:
-			t.breakf("%s: neither a response nor an error", p.name)
-		case resp != nil && resp.Body == nil:
-			t.breakf("%s: a response (%s) without a body", p.name, resp.Status)
-		}
-	}
+	{Name: "cancel before sending", check: (*trial).cancelBefore,
+		Text: "A request whose context has ended is not sent, and returns at once with the context's error."},
+	{Name: "cancel while sending", answered: true, check: (*trial).cancelSending,
+		Text: "A cancellation reaches the transport, and RoundTrip returns at once with the context's error."},
+	{Name: "cancel while waiting", answered: true, check: (*trial).cancelWaiting,
+		Text: "A cancellation ends a wait at once, whether for the next attempt or for others to be done; nothing is sent after it."},
+	{Name: "no vain wait", Own: true, answered: true, check: (*trial).noVainWait,
+		Text: "No wait is begun that no attempt can follow: neither after the last one nor into the deadline."},
+	{Name: "sends bounded", check: (*trial).sendsBounded,
+		Text: "One request is sent a bounded number of times, whatever comes back."},
+	{Name: "sends add up", Own: true, answered: true, check: (*trial).sendsAddUp,
+		Text: "Stacked in itself the layer sends no more than both would one after the other: attempts add and never multiply."},
+
+	{Name: "panic releases", answered: true, check: (*trial).panicReleases,
+		Text: "A panic below leaves nothing held: answers and bodies are closed and later requests are served."},
+	{Name: "concurrent use", answered: true, check: (*trial).concurrentUse,
+		Text: "Many requests at once get each their own answer (with -race: without a data race)."},
+	{Name: "idle connections closed", Own: true, answered: true, check: (*trial).idleClosed,
+		Text: "CloseIdleConnections reaches the transport."},
+	{Name: "no goroutine left", check: (*trial).noGoroutineLeft,
+		Text: "When a request is over no goroutine of it goes on."},
 }

@@ -76,19 +76,29 @@ func (t *trial) atOnce() time.Duration {
 	return time.Second
 }
 
-// settle lets all goroutines come to rest.
-func (t *trial) settle() {
+// rest lets what goes on in the background come to its end.
+func (t *trial) rest() {
 	if t.virtual {
+		time.Sleep(time.Second)
 		synctest.Wait()
 		return
 	}
-	time.Sleep(time.Millisecond)
+	time.Sleep(5 * time.Millisecond)
 }
 
-// wrap puts a fresh layer over b; nil = it cannot be made, which is a breach.
-func (t *trial) wrap(b *base) http.RoundTripper { return t.around(b) }
+// pause lets a moment pass.
+func (t *trial) pause() { time.Sleep(time.Millisecond) }
 
-func (t *trial) around(next http.RoundTripper) http.RoundTripper {
+// calm waits out what a layer holds against the base after failures.
+func (t *trial) calm() {
+	if t.virtual {
+		time.Sleep(24 * time.Hour)
+	}
+	t.rest()
+}
+
+// wrap puts a fresh layer over next; nil = it cannot be made, which is a breach.
+func (t *trial) wrap(next http.RoundTripper) http.RoundTripper {
 	layer := t.kit.layer()
 	if layer == nil {
 		t.breakf("%v", errLayerNeeded)
@@ -105,17 +115,20 @@ func (t *trial) around(next http.RoundTripper) http.RoundTripper {
 	return rt
 }
 
-// passes reports whether a plain request gets through: what refuses it would
-// keep nearly every promise.
-func (t *trial) passes() bool {
+// asSaid reports whether a plain request passes, or is refused where the layer is
+// said to refuse: the wrong one of them would keep nearly every promise.
+func (t *trial) asSaid() bool {
 	b := newBase(Step{})
 	c := t.call(t.wrap(b), t.request(context.Background(), nil))
 	c.finish()
-	if c.err != nil || b.count() == 0 {
-		t.breakf("a plain request does not reach the base (%v): set Request to one that does, or Refuses", c.err)
-		return false
+	passed := c.err == nil && b.count() > 0
+	switch {
+	case t.kit.Refuses && b.count() > 0:
+		t.breakf("it sends a request although it is said to refuse")
+	case !t.kit.Refuses && !passed:
+		t.breakf("a plain request does not come back answered (%v): set Request to one that does, or Refuses", c.err)
 	}
-	return true
+	return passed != t.kit.Refuses
 }
 
 // request makes a request; a nil body is none.

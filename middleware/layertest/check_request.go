@@ -1,0 +1,267 @@
+package layertest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+)
+
+const neverAgain = "the layer never sent a request again"
+
+func (t *trial) requestUnchanged() {
+	for p := range t.paths() {
+		for _, what := range p.touched {
+			t.breakf("%s: %s", p.name, what)
+		}
+	}
+}
+
+func (t *trial) requestBodyClosed() {
+	for p := range t.paths() {
+		if p.bodies == nil || !p.call.over() {
+			continue
+		}
+		for i, r := range p.bodies.handed.all() {
+			if n := r.closes.Load(); n != 1 {
+				t.breakf("%s: body %d was closed %d times", p.name, i+1, n)
+			}
+		}
+	}
+}
+
+// bodyKinds are requests whose bodies a layer has to handle.
+func bodyKinds() map[string]func() *bodies {
+	return map[string]func() *bodies{
+		"a body with GetBody": newBodies,
+		"a body with GetBody, of unknown length": func() *bodies {
+			b := newBodies()
+			b.chunked = true
+			return b
+		},
+		"a body without GetBody": func() *bodies {
+			b := newBodies()
+			b.oneShot = true
+			return b
+		},
+	}
+}
+
+func (t *trial) bodyReplayed() {
+	again := t.again()
+	if len(again) == 0 {
+		t.untried = neverAgain
+		return
+	}
+	for kind, made := range bodyKinds() {
+		for _, step := range again {
+			for _, nested := range []bool{false, true} {
+				for _, halfRead := range []bool{false, true} {
+					b := newBase(step, step, Step{})
+					b.answer = func(_ int, s *sent) (*http.Response, error, bool) {
+						if s.n > 0 || !halfRead || step.Err != nil {
+							return nil, nil, false
+						}
+						_, _ = s.req.Body.Read(make([]byte, 5))
+						closeBody(s.req)
+						return b.respond(s, step, &answerBody{}), nil, true
+					}
+					rt := t.wrap(b)
+					if nested {
+						rt = t.wrap(rt)
+					}
+					t.call(rt, t.request(context.Background(), made())).finish()
+					for _, s := range b.live() {
+						switch skip := s.n == 0 && halfRead && step.Err == nil; {
+						case skip:
+						case s.bodyErr != nil:
+							t.breakf("%s, after %s: attempt %d: %v", kind, nameOf(step), s.n+1, s.bodyErr)
+						case s.body != payload:
+							t.breakf("%s, after %s: attempt %d sent %q, want %q", kind, nameOf(step), s.n+1, s.body, payload)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// readersApart has the first attempt's body read on, as net/http may, while the
+// second attempt's is.
+func (t *trial) readersApart() {
+	again := t.again()
+	if len(again) == 0 {
+		t.untried = neverAgain
+		return
+	}
+	for kind, made := range bodyKinds() {
+		for _, step := range again {
+			second, late := make(chan struct{}), make(chan struct{})
+			b := newBase(step, Step{})
+			var got string
+			b.answer = func(n int, s *sent) (*http.Response, error, bool) {
+				if n > 1 {
+					return nil, nil, false
+				}
+				var half [11]byte
+				read, _ := io.ReadFull(s.req.Body, half[:])
+				if n == 0 {
+					go func() {
+						defer close(late)
+						defer closeBody(s.req)
+						within(second, time.Second)
+						_, _ = io.Copy(io.Discard, s.req.Body)
+					}()
+					if step.Err != nil {
+						return nil, step.Err, true
+					}
+					return b.respond(s, step, &answerBody{}), nil, true
+				}
+				close(second)
+				within(late, time.Second)
+				defer closeBody(s.req)
+				rest, err := io.ReadAll(s.req.Body)
+				if got = string(half[:read]) + string(rest); err != nil {
+					got += " and then " + err.Error()
+				}
+				return b.respond(s, Step{}, &answerBody{}), nil, true
+			}
+			t.call(t.wrap(b), t.request(context.Background(), made())).finish()
+			if b.count() > 1 && got != payload {
+				t.breakf("%s, after %s: while the first attempt's body was still being read, the second sent %q", kind, nameOf(step), got)
+			}
+			t.rest()
+		}
+	}
+}
+
+func within(done <-chan struct{}, limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
+// getBodyKept asks for the body as net/http does when a connection turns out
+// dead: it closes what it has and calls GetBody.
+func (t *trial) getBodyKept() {
+	for _, step := range append([]Step{{}}, t.again()...) {
+		for kind, made := range bodyKinds() {
+			body := made()
+			b := newBase(step, Step{})
+			var length int64
+			b.arrived = func() {
+				sends := b.sends.all()
+				t.checkGetBody(kind, sends[len(sends)-1].req, body, length)
+			}
+			req := t.request(context.Background(), body)
+			length = req.ContentLength
+			t.call(t.wrap(b), req).finish()
+		}
+		for _, none := range []io.ReadCloser{nil, http.NoBody} {
+			b := newBase(step, Step{})
+			b.arrived = func() {
+				sends := b.sends.all()
+				if req := sends[len(sends)-1].req; req.Body != nil && req.Body != http.NoBody || req.ContentLength != 0 {
+					t.breakf("a request without a body is sent with %T and ContentLength %d", req.Body, req.ContentLength)
+				}
+			}
+			req := t.request(context.Background(), nil)
+			req.Body = none
+			t.call(t.wrap(b), req).finish()
+		}
+	}
+}
+
+func (t *trial) checkGetBody(kind string, req *http.Request, body *bodies, length int64) {
+	if req.ContentLength != length {
+		t.breakf("%s: ContentLength is %d, was %d", kind, req.ContentLength, length)
+	}
+	if body.oneShot {
+		return
+	}
+	if req.GetBody == nil {
+		t.breakf("%s: GetBody is gone", kind)
+		return
+	}
+	closeBody(req)
+	for range 2 {
+		fresh, err := req.GetBody()
+		if err != nil {
+			t.breakf("%s: GetBody: %v", kind, err)
+			return
+		}
+		got, err := io.ReadAll(fresh)
+		fresh.Close()
+		if err != nil || string(got) != payload {
+			t.breakf("%s: GetBody gives %q, %v", kind, got, err)
+			return
+		}
+	}
+	req.Body, _ = req.GetBody() // for the base to read
+}
+
+func (t *trial) bodyErrorFinal() {
+	body := newBodies()
+	body.readErr = errBoom
+	b := newBase(Step{})
+	c := t.call(t.wrap(b), t.request(context.Background(), body))
+	c.finish()
+	if n := b.count(); n > 1 {
+		t.breakf("it was sent %d times", n)
+	}
+	if c.panicked == nil && !errors.Is(c.err, errBoom) {
+		t.breakf("the error is %v, want one that is the reader's", c.err)
+	}
+}
+
+func (t *trial) expectContinue() {
+	body := newBodies()
+	b := newBase(Step{})
+	var expect string
+	var reads int64
+	b.answer = func(n int, s *sent) (*http.Response, error, bool) {
+		if n == 0 {
+			expect, reads = s.req.Header.Get("Expect"), body.handed.all()[0].reads.Load()
+		}
+		closeBody(s.req)
+		return b.respond(s, Step{Status: http.StatusExpectationFailed}, &answerBody{}), nil, true
+	}
+	req := t.request(context.Background(), body)
+	req.Header.Set("Expect", "100-continue")
+	t.call(t.wrap(b), req).finish()
+	if b.count() > 0 && expect == "" {
+		t.breakf("the Expect header is gone")
+	}
+	var after int64
+	for _, r := range body.handed.all() {
+		after += r.reads.Load()
+	}
+	if reads > 0 || after > 0 {
+		t.breakf("the body was read %d times before the transport asked for it and %d times in all", reads, after)
+	}
+}
+
+func (t *trial) requestTrailers() {
+	const name = "X-Layertest-Sum"
+	for _, step := range append([]Step{{}}, t.again()...) {
+		body := newBodies()
+		body.chunked = true
+		req := t.request(context.Background(), body)
+		req.Trailer = http.Header{name: nil}
+		var trailer http.Header
+		body.trailing = func() { trailer[name] = []string{"sum"} }
+		b := newBase(step, Step{})
+		c := t.newCall(t.wrap(b), req)
+		trailer = c.req.Trailer
+		c.start().wait().finish()
+		for _, s := range b.live() {
+			if s.bodyErr == nil && s.req.Trailer.Get(name) != "sum" {
+				t.breakf("attempt %d is sent with the trailers %v", s.n+1, s.req.Trailer)
+			}
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package layertest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// idHeader tells a base whose request it has.
+const idHeader = "X-Layertest-Id"
+
+func (t *trial) panicReleases() {
+	for _, step := range append([]Step{{}}, t.again()...) {
+		begin := 0 // the attempt that panics
+		if step.Err != nil || step.Status != 0 {
+			begin = 1
+		}
+		panicking := true
+		var mu sync.Mutex
+		seen := map[string]int{}
+		b := newBase(Step{})
+		b.answer = func(_ int, s *sent) (*http.Response, error, bool) {
+			id := s.req.Header.Get(idHeader)
+			mu.Lock()
+			n := seen[id]
+			seen[id]++
+			mu.Unlock()
+			switch {
+			case !panicking:
+				return nil, nil, false
+			case n >= begin:
+				closeBody(s.req)
+				panic(errBoom)
+			}
+			if err := s.readBody(); err != nil {
+				return nil, err, true
+			}
+			if step.Err != nil {
+				return nil, step.Err, true
+			}
+			return b.respond(s, step, &answerBody{text: "busy"}), nil, true
+		}
+		rt := t.wrap(b)
+		const many = 100 // more than a layer lets in at once
+		for i := range many {
+			body := newBodies()
+			req := t.request(context.Background(), body)
+			req.Header.Set(idHeader, fmt.Sprint(i))
+			c := t.call(rt, req)
+			c.finish()
+			if c.hung {
+				return
+			}
+			for _, r := range body.handed.all() {
+				if n := r.closes.Load(); n == 0 {
+					t.breakf("after a panic of attempt %d a request body was left open", begin+1)
+				}
+			}
+		}
+		for _, a := range b.made.all() {
+			if a.closes.Load() == 0 {
+				t.breakf("after a panic of attempt %d an answer was left open", begin+1)
+			}
+		}
+		panicking = false
+		t.calm()
+		if c := t.call(rt, t.request(context.Background(), newBodies())); c.err != nil {
+			t.breakf("after %d panics a request fails: %v", many, c.err)
+		} else {
+			c.finish()
+		}
+	}
+}
+
+func (t *trial) concurrentUse() {
+	again := append([]Step{{}}, t.again()...)
+	const many = 32
+	var mu sync.Mutex
+	seen, faults := map[string]int{}, map[string]bool{}
+	b := newBase(Step{})
+	b.answer = func(_ int, s *sent) (*http.Response, error, bool) {
+		id := s.req.Header.Get(idHeader)
+		mu.Lock()
+		n := seen[id]
+		seen[id]++
+		mu.Unlock()
+		if id == "" {
+			return nil, nil, false
+		}
+		if err := s.readBody(); err != nil {
+			return nil, err, true
+		}
+		if want := payload + id; s.body != want {
+			mu.Lock()
+			faults[fmt.Sprintf("request %s was sent with the body %q", id, s.body)] = true
+			mu.Unlock()
+		}
+		var i int
+		_, _ = fmt.Sscan(id, &i)
+		step := again[i%len(again)]
+		switch {
+		case n > 0:
+			step = Step{}
+		case step.Err != nil:
+			return nil, step.Err, true
+		}
+		return b.respond(s, step, &answerBody{text: "to " + id}), nil, true
+	}
+	rt := t.wrap(b)
+	shared := t.request(context.Background(), nil)
+	var answered int
+	var all sync.WaitGroup
+	for i := range many {
+		id := fmt.Sprint(i)
+		body := newBodies()
+		body.text += id
+		req := t.request(context.Background(), body)
+		req.Header.Set(idHeader, id)
+		all.Go(func() {
+			c := t.newCall(rt, req).start().wait()
+			got, _ := c.finish()
+			one := t.newCall(rt, shared).start().wait() // the same request object in all
+			one.finish()
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case c.hung || one.hung:
+				faults[fmt.Sprintf("RoundTrip did not return within %v", t.limit())] = true
+			case c.resp == nil: // it may be refused
+			case got != "to "+id:
+				faults[fmt.Sprintf("request %s got the answer %q", id, got)] = true
+			default:
+				answered++
+			}
+		})
+	}
+	all.Wait()
+	if answered == 0 {
+		t.breakf("of %d requests at once none was answered", many)
+	}
+	for fault := range faults {
+		t.breakf("%s", fault)
+	}
+}
+
+func (t *trial) idleClosed() {
+	b := newBase(Step{})
+	rt := t.wrap(b)
+	(&http.Client{Transport: rt}).CloseIdleConnections()
+	if b.idle.Load() == 0 {
+		t.breakf("CloseIdleConnections of a %T does not reach the transport below", rt)
+	}
+}
+
+func (t *trial) noGoroutineLeft() {
+	for range t.paths() { // each is walked to its end
+	}
+	end := time.Now().Add(2 * time.Second)
+	if t.virtual {
+		end = time.Now().Add(time.Hour)
+	}
+	t.rest()
+	n := t.goroutines()
+	for ; n > 0 && time.Now().Before(end); n = t.goroutines() {
+		t.pause()
+		t.rest()
+	}
+	if n > 0 {
+		t.breakf("%d goroutines go on", n)
+	}
+}
