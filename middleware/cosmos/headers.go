@@ -26,6 +26,7 @@ const (
 	headerRangeID              = "X-Ms-Documentdb-Partitionkeyrangeid"
 	headerRetryAfter           = "Retry-After"
 	headerRetryAfterMS         = "X-Ms-Retry-After-Ms"
+	headerRetryMS              = "Retry-After-Ms" // of gateways and proxies of other Azure services
 	headerSubstatus            = "X-Ms-Substatus"
 	headerVersion              = "X-Ms-Version"
 )

@@ -10,12 +10,14 @@ import (
 // longestWait bounds what a server can wish for. No budget takes a day; the limit only keeps sums from overflowing.
 const longestWait = 24 * time.Hour
 
-// wait reads how long the server wishes us to wait: x-ms-retry-after-ms, else Retry-After in seconds, else
-// Retry-After as a date. 0 = it did not say. What is negative, zero or garbage counts as not said; what is huge is
+// wait reads how long the server wishes us to wait: retry-after-ms, else x-ms-retry-after-ms, else Retry-After in
+// seconds, else Retry-After as a date; the finer header wins (B25). 0 = it did not say. What is negative, zero or garbage counts as not said; what is huge is
 // longestWait, and never a short wait by overflow (B23).
 func wait(h http.Header) time.Duration {
-	if d := number(value(h, headerRetryAfterMS), time.Millisecond); d > 0 {
-		return d
+	for _, name := range [...]string{headerRetryMS, headerRetryAfterMS} {
+		if d := number(value(h, name), time.Millisecond); d > 0 {
+			return d
+		}
 	}
 	v := value(h, headerRetryAfter)
 	if d := number(v, time.Second); d > 0 {
