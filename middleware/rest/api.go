@@ -193,16 +193,17 @@ func (c *call) roundTrip() (*http.Response, error) {
 
 // read reads a 2xx answer's body whole.
 func (c *call) read(resp *http.Response) ([]byte, error) {
-	defer resp.Body.Close()
 	limit := c.api.MaxBytes
 	if limit <= 0 {
 		limit = 64 << 20
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	_ = resp.Body.Close()
 	switch {
 	case err != nil && c.req.Context().Err() != nil:
 		e := c.failed(Canceled, resp)
 		e.Err, e.Detail = err, "the answer's body: "+err.Error()
+		replace(resp, data)
 		return nil, e
 	case err != nil:
 		return nil, c.undecoded(resp, data, fmt.Errorf("the answer's body: %w", err))
@@ -269,7 +270,8 @@ func (c *call) unanswered(err error) *Error {
 // it, if it was one, was acknowledged.
 func (c *call) undecoded(resp *http.Response, data []byte, err error) *Error {
 	e := c.failed(Decode, resp)
-	e.Body, e.Detail, e.Err, e.final = shown(data), err.Error(), err, true
+	e.Body, e.Detail, e.Err, e.final = shown(data), shown([]byte(err.Error())), err, true // JSON's errors repeat numbers whole
+	replace(resp, data)
 	if c.write {
 		e.InDoubt = true
 	}

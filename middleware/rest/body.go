@@ -9,9 +9,11 @@ import (
 )
 
 const (
-	keptBytes  = 2048            // of a failing answer's body
-	shownRunes = 500             // of those, in an Error
-	bodyTime   = 5 * time.Second // for a failing answer's body to come
+	keptBytes  = 2048 // of a failing answer's body
+	shownRunes = 500  // of those, in an Error
+	// shownMessages of a GraphQL answer are in an Error's text; all are in its field.
+	shownMessages = 5
+	bodyTime      = 5 * time.Second // for a failing answer's body to come
 )
 
 // keep reads the beginning of resp's body, within bounds of bytes and time, closes
@@ -21,13 +23,18 @@ func keep(resp *http.Response) []byte {
 	defer timer.Stop()
 	kept, _ := io.ReadAll(io.LimitReader(resp.Body, keptBytes))
 	_ = resp.Body.Close()
-	resp.Body = io.NopCloser(bytes.NewReader(kept))
+	replace(resp, kept)
 	return kept
+}
+
+// replace puts the beginning of what was read in the place of resp's body.
+func replace(resp *http.Response, read []byte) {
+	resp.Body = io.NopCloser(bytes.NewReader(bytes.Clone(read[:min(len(read), keptBytes)])))
 }
 
 // shown is a body as text, cut to whole characters.
 func shown(body []byte) string {
-	text := strings.ToValidUTF8(string(body), "")
+	text := strings.ToValidUTF8(string(body[:min(len(body), 4*shownRunes)]), "")
 	n := 0
 	for i := range text {
 		if n == shownRunes {

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/reroute-go/reroute/middleware"
 	"github.com/reroute-go/reroute/regions"
@@ -83,7 +84,8 @@ type Message struct {
 	Extensions json.RawMessage `json:"extensions,omitempty"` // what the service adds; nil = nothing
 }
 
-// Error says in one line what was asked and what came of it.
+// Error says in one line what was asked and what came of it. What the service has
+// said is cut, and what does not print in it is left out: texts of errors go into logs.
 func (e *Error) Error() string {
 	var b strings.Builder
 	name := "API"
@@ -93,7 +95,7 @@ func (e *Error) Error() string {
 	fmt.Fprintf(&b, "%s request failed: url: %s, attempts: %d, kind: %s", name, e.URL, e.Attempts, e.Kind)
 	add := func(key, value string) {
 		if value != "" {
-			fmt.Fprintf(&b, ", %s: %s", key, value)
+			fmt.Fprintf(&b, ", %s: %s", key, line(value))
 		}
 	}
 	if e.Status != 0 {
@@ -102,13 +104,28 @@ func (e *Error) Error() string {
 	if e.InDoubt {
 		add("in doubt", "true")
 	}
-	for _, m := range e.Messages {
+	for i, m := range e.Messages {
+		if i == shownMessages {
+			add("more messages", fmt.Sprint(len(e.Messages)-i))
+			break
+		}
 		add("message", m.Message)
 	}
 	add("body", e.Body)
 	add("detail", e.Detail)
 	return b.String()
 }
+
+// line is a text on one line of at most shownRunes characters.
+func line(text string) string {
+	text = shown([]byte(text))
+	if !strings.ContainsFunc(text, unprintable) {
+		return text
+	}
+	return strings.Join(strings.FieldsFunc(text, unprintable), " ")
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 // MarshalText gives loggers that marshal what Error shows: the answer and its
 // request have headers that are nobody's business.

@@ -56,6 +56,7 @@ func (a API) GraphQL(ctx context.Context, d Document, into any) error {
 	case len(answer.Errors) > 0:
 		e := c.failed(GraphQL, resp)
 		e.Messages, e.final = answer.Errors, true
+		replace(resp, data)
 		if hasData {
 			e.Data = answer.Data
 		}
