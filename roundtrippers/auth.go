@@ -40,7 +40,8 @@ type Auth struct {
 	Header string
 	// RefreshTimeout limits one fetch; 0 = 30 s.
 	RefreshTimeout time.Duration
-	// RefreshAhead of its expiry a token is replaced while still in use; 0 = 30 s.
+	// RefreshAhead of its expiry a token is replaced while still in use, but not
+	// before half of its life is over; 0 = 30 s.
 	RefreshAhead time.Duration
 
 	once    sync.Once

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -324,4 +325,53 @@ func TestAuthNamesBadFields(t *testing.T) {
 		require.ErrorContains(t, err, field)
 		require.NotContains(t, err.Error(), "secret")
 	}
+}
+
+// A token that lives no longer than RefreshAhead, and a source that is down, must
+// not have every request fetch the next one.
+func TestRefreshingAheadIsNoStorm(t *testing.T) {
+	for name, tc := range map[string]struct {
+		life    time.Duration
+		fails   bool
+		fetches int64 // at most, in the 20 s of 2,000 requests
+	}{
+		"tokens shorter than RefreshAhead": {10 * time.Second, false, 5},
+		"a source that is down":            {30 * time.Second, true, 8},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &tokenSource{life: tc.life}
+			c := apiOver(t, withAuth(s), repeatStep(2000, layertest.Step{Status: 200})...)
+			for i := range 2000 {
+				want(t, c, t.Context(), 200)
+				s.fails.Store(tc.fails && i < 1900)
+				time.Sleep(10 * time.Millisecond)
+			}
+			require.LessOrEqual(t, s.calls.Load(), tc.fetches, name)
+			require.Greater(t, s.calls.Load(), int64(1), name)
+		})
+	}
+}
+
+// A source that ends its goroutine, as a failing test does, must not leave those
+// who wait for it, and all who come later, without a token for ever (R28).
+func TestASourceThatEndsItsGoroutineIsAFailureR28(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &tokenSource{}
+		c := apiOver(t, func(b *roundtrippers.APIBuilder) {
+			withAuth(s)(b)
+			b.Auth.Source = func(ctx context.Context) (roundtrippers.Token, error) {
+				if s.calls.Load() == 0 {
+					s.calls.Add(1)
+					runtime.Goexit()
+				}
+				return s.next(ctx)
+			}
+		}, apiSteps(200)...)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_, err := c.do(ctx)
+		require.ErrorIs(t, err, middleware.ErrNoCredential)
+		require.ErrorContains(t, err, "ended its goroutine")
+		want(t, c, ctx, 200)
+	})
 }

@@ -2,6 +2,7 @@ package roundtrippers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -64,6 +65,7 @@ type tokens struct {
 	current    *heldToken // nil = none that is good
 	generation uint64
 	flight     *tokenFlight
+	refused    time.Time // when the last fetch failed
 }
 
 type heldToken struct {
@@ -71,6 +73,7 @@ type heldToken struct {
 	generation uint64
 	received   time.Time
 	life       time.Duration // from received on; 0 = unknown
+	ahead      time.Duration // of its end it is due to be replaced
 }
 
 // left is how long the token is good for. It is counted from its arrival, so that
@@ -86,12 +89,16 @@ type tokenFlight struct {
 // insideSource marks the context of a fetch, by whose it is.
 type insideSource struct{ of *tokens }
 
+// aheadPause follows a fetch that failed before the next one that nobody waits for:
+// the source would otherwise be asked by every request.
+const aheadPause = time.Second
+
 // get returns a good token, and whether that took a wait.
 func (t *tokens) get(ctx context.Context) (token *heldToken, waited bool, err error) {
 	t.mu.Lock()
 	if current := t.current; current != nil {
 		if current.life == 0 || current.left() > 0 {
-			if current.life != 0 && current.left() <= t.ahead {
+			if current.life != 0 && current.left() <= current.ahead && time.Since(t.refused) >= aheadPause {
 				t.fly(ctx) // in good time: nobody waits
 			}
 			t.mu.Unlock()
@@ -134,11 +141,14 @@ func (t *tokens) fly(ctx context.Context) *tokenFlight {
 	go func() {
 		defer cancel()
 		defer abandon()
+		defer t.land(f, Token{}, errSourceEnded) // counts only where it ends this goroutine
 		token, err := t.fetch(ctx)
 		t.land(f, token, err)
 	}()
 	return f
 }
+
+var errSourceEnded = errors.New("the token source ended its goroutine")
 
 func (t *tokens) fetch(ctx context.Context) (token Token, err error) {
 	defer func() {
@@ -159,13 +169,14 @@ func (t *tokens) land(f *tokenFlight, token Token, err error) {
 	t.flight = nil
 	defer close(f.done)
 	if err != nil {
-		f.err = &AuthError{Err: err}
+		f.err, t.refused = &AuthError{Err: err}, time.Now()
 		return
 	}
 	t.generation++
 	f.token = &heldToken{Token: token, generation: t.generation, received: time.Now()}
 	if !token.Expires.IsZero() {
 		f.token.life = max(time.Until(token.Expires), 1)
+		f.token.ahead = min(t.ahead, f.token.life/2)
 	}
 	t.current = f.token
 }
