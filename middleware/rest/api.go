@@ -35,6 +35,19 @@ type API struct {
 	Dialect Dialect
 }
 
+// Format prints where the API is, whatever the verb: the URL's query and the
+// headers may be credentials.
+func (a API) Format(f fmt.State, _ rune) {
+	shown := "..."
+	if u, err := url.Parse(a.BaseURL); err == nil {
+		shown = redacted(u)
+	}
+	_, _ = fmt.Fprintf(f, "API{%s}", shown)
+}
+
+// MarshalText writes what Format prints, for loggers that marshal.
+func (a API) MarshalText() ([]byte, error) { return fmt.Append(nil, a), nil }
+
 // Get reads path and decodes its JSON into what into points to. path may have a
 // query.
 func (a API) Get(ctx context.Context, path string, into any) error {
@@ -73,6 +86,12 @@ func (a API) Send(ctx context.Context, method, path string, header http.Header, 
 // any other it returns an *Error.
 func (a API) Do(req *http.Request) (*http.Response, error) {
 	c := call{api: a, write: isWrite(req.Method), req: req}
+	if req.URL == nil {
+		if req.Body != nil {
+			_ = req.Body.Close()
+		}
+		return nil, c.invalid(req.Method, errors.New("the request has no URL"))
+	}
 	c.addHeaders()
 	resp, err := c.roundTrip()
 	if err != nil {
@@ -137,6 +156,9 @@ func (a API) join(path string) (*url.URL, error) {
 	}
 	path, query, _ := strings.Cut(path, "?")
 	if path != "" {
+		if _, err := url.PathUnescape(path); err != nil {
+			return nil, fmt.Errorf("path: %w", err) // JoinPath would leave it out and address the base
+		}
 		base = base.JoinPath(path)
 	}
 	switch {
@@ -261,7 +283,7 @@ func (c *call) unanswered(err error) *Error {
 		e.tell(typed.Report)
 	}
 	e.Kind = kindOf(c.req.Context(), err, e.Stop)
-	e.Err, e.Detail = err, withoutURL(err).Error()
+	e.Err, e.Detail = err, middleware.Redact(withoutURL(err)).Error() // there may be more of them underneath
 	e.final = e.Kind == Auth || e.Kind == Canceled
 	return e
 }

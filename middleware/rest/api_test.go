@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"reflect"
 	"strings"
 	"sync"
@@ -262,6 +263,35 @@ func TestURLsAreRedactedV125(t *testing.T) {
 	err := api.Get(t.Context(), "rows?page=2&key=secret&secret", nil)
 	require.ErrorContains(t, err, "url: https://api.test/v1/rows?token=...&page=...&key=...&...")
 	require.NotContains(t, fmt.Sprintf("%v %+v %q", err, err, err), "secret")
+}
+
+// The URL, and whatever hides in the errors of a base that is a client of clients,
+// show no credential; nor does the API itself.
+func TestNoCredentialShowsV079(t *testing.T) {
+	inner := &url.Error{Op: "Get", URL: "https://proxy.test/?secret=s3cr3t", Err: io.EOF}
+	outer := &url.Error{Op: "Get", URL: "https://api.test/?token=s3cr3t", Err: fmt.Errorf("proxy: %w", inner)}
+	api := rest.API{Transport: layertest.NewScript(t, layertest.Step{Err: outer}), BaseURL: "https://user:s3cr3t@api.test/v1?token=s3cr3t",
+		Header: http.Header{"Authorization": {"Bearer s3cr3t"}}}
+	failed := failedAs(t, api.Get(t.Context(), "/", nil))
+	require.NotContains(t, fmt.Sprintf("%v %+v %q %s", failed, failed, failed, failed.Detail), "s3cr3t")
+	require.Contains(t, failed.Detail, "proxy.test")
+	logged, err := json.Marshal([]any{api, &api})
+	require.NoError(t, err)
+	text := fmt.Sprintf("%v %+v %#v %s %v %s", api, api, api, &api, struct{ A rest.API }{api}, logged)
+	require.NotContains(t, text, "s3cr3t")
+	require.Contains(t, text, "API{https://api.test/v1?token=...}")
+}
+
+// A path that is none must not address what it was to be joined to.
+func TestABadPathIsNoCallToTheBase(t *testing.T) {
+	api := rest.API{Transport: layertest.NewScript(t), BaseURL: "https://api.test/v1"}
+	for _, path := range []string{"/rows/100%", "/rows/%zz", "%"} {
+		failed := failedAs(t, api.Send(t.Context(), http.MethodDelete, path, nil, nil, nil))
+		require.Equal(t, rest.Invalid, failed.Kind, path)
+		require.ErrorContains(t, failed, "invalid URL escape", path)
+	}
+	_, err := api.Do(&http.Request{})
+	require.Equal(t, rest.Invalid, failedAs(t, err).Kind)
 }
 
 func TestReadsAndWrites(t *testing.T) {
