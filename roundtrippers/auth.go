@@ -153,7 +153,10 @@ func (l authAttach) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 
 func (l authAttach) roundTrip(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
 	ctx := req.Context()
-	if l.attached(op, req) {
+	switch {
+	case req.URL == nil:
+		return middleware.Refuse(req, errNoURL)
+	case l.attached(op, req):
 		return next.RoundTrip(req) // a stack within a stack
 	}
 	if len(req.Header.Values(l.header())) > 0 || !l.origins[originOf(req.URL)] || ctx.Value(insideSource{&l.tokens}) != nil {

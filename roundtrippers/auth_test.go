@@ -310,6 +310,13 @@ func TestAuthAloneIsALayer(t *testing.T) {
 	})
 }
 
+func TestAuthRefusesARequestWithoutAURL(t *testing.T) {
+	rt, err := (&roundtrippers.Auth{Dialect: rest.Dialect{}, Origins: []string{"https://api.test"}, Source: (&tokenSource{}).next}).Wrap(layertest.NewScript(t))
+	require.NoError(t, err)
+	_, err = rt.RoundTrip((&http.Request{}).WithContext(t.Context()))
+	require.ErrorContains(t, err, "no URL")
+}
+
 func TestAuthNamesBadFields(t *testing.T) {
 	source, origins := (&tokenSource{}).next, []string{"https://api.test"}
 	for field, layer := range map[string]*roundtrippers.Auth{

@@ -178,5 +178,5 @@ func (r *patient) wait(op *middleware.Operation, out middleware.Outcome, patienc
 // jittered spreads out what would come together.
 func (r *patient) jittered(wait time.Duration) time.Duration {
 	wait = max(wait, minWait)
-	return wait + time.Duration(r.Rand()*r.Jitter*float64(wait))
+	return max(wait, wait+time.Duration(r.Rand()*r.Jitter*float64(wait))) // a sum that overflows is no short wait
 }

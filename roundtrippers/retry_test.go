@@ -146,6 +146,21 @@ func TestJitterIsAddedAfterTheCapV011V017(t *testing.T) {
 	}
 }
 
+// Neither a schedule beyond all time nor a Rand that is none makes it spin (V015).
+func TestNoJitterShortensAWaitV015(t *testing.T) {
+	for _, base := range []time.Duration{time.Second, math.MaxInt64} {
+		for _, r := range []float64{0.9, -1e300, math.NaN(), math.Inf(1)} {
+			synctest.Test(t, func(t *testing.T) {
+				c := apiOver(t, func(b *roundtrippers.APIBuilder) { b.Retry.Rand = func() float64 { return r } }, apiSteps(503, 200)...)
+				ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
+				defer cancel()
+				want(t, c, patiently(ctx, middleware.Patience{Retries: 1, Base: base, Max: base}), 503)
+				require.Equal(t, 1, c.sends(), r)
+			})
+		}
+	}
+}
+
 func TestWhichFailuresAreRetried(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	for name, step := range map[string]layertest.Step{
