@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"net/http/httptrace"
 
 	"github.com/reroute-go/reroute/idempotency"
 	"github.com/reroute-go/reroute/regions"
@@ -62,8 +63,9 @@ func WithPartitionKey(ctx context.Context, key string) context.Context {
 
 // Detach returns a context for requests that a layer makes on its own account,
 // such as fetching a token: they start an operation of their own, with budgets
-// of their own, and inherit none of the caller's wishes, its Priority included. Cancellation, deadline
-// and all other values stay.
+// of their own, and inherit none of the caller's wishes, its Priority included, nor
+// its httptrace: what happens to them must not count as the operation's sending.
+// Cancellation, deadline and all other values stay.
 func Detach(ctx context.Context) context.Context { return detached{ctx} }
 
 type detached struct{ context.Context }
@@ -73,5 +75,9 @@ func (d detached) Value(key any) any {
 	case operationKey, inputsKey:
 		return nil
 	}
-	return d.Context.Value(key)
+	v := d.Context.Value(key)
+	if _, trace := v.(*httptrace.ClientTrace); trace {
+		return nil
+	}
+	return v
 }

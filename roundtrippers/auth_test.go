@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"runtime"
 	"strings"
 	"sync"
@@ -307,6 +308,43 @@ func TestAuthAloneIsALayer(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, 200, resp.StatusCode)
 		require.Equal(t, 1, middleware.FromResponse(resp).Report().Replays)
+	})
+}
+
+// What the token's request does on its connection is nothing that the operation
+// has done: it would pass for never sent, and a POST be carried out twice.
+func TestTheTokensRequestIsNotTraced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, sends := &tokenSource{life: time.Minute}, 0
+		var traced []bool
+		c := apiOver(t, func(b *roundtrippers.APIBuilder) {
+			withAuth(s)(b)
+			b.Retry.Background.Retries = 2
+			b.Auth.Source = func(ctx context.Context) (roundtrippers.Token, error) {
+				hooks := httptrace.ContextClientTrace(ctx)
+				traced = append(traced, hooks != nil)
+				if hooks != nil { // as net/http would tell of a server that does not accept
+					time.Sleep(10 * time.Millisecond)
+					hooks.GetConn("login.test:443")
+				}
+				return s.next(ctx)
+			}
+			b.Base = middleware.RoundTripperFunc(func(*http.Request) (*http.Response, error) { // one that does not trace
+				sends++
+				time.Sleep(100 * time.Millisecond)
+				return nil, errReset
+			})
+		})
+		_, err := c.do(t.Context())
+		require.ErrorIs(t, err, errReset)
+		time.Sleep(40 * time.Second) // the next token is fetched beside the request
+		sends = 0
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://api.test/rows", strings.NewReader("x"))
+		require.NoError(t, err)
+		_, err = c.rt.RoundTrip(req)
+		require.ErrorIs(t, err, errReset)
+		require.Equal(t, 1, sends)
+		require.Equal(t, []bool{false, false}, traced)
 	})
 }
 
