@@ -65,6 +65,9 @@ func PathKey(prefix string) func(*http.Request) string {
 // Intent judges by method and preconditions: see idempotency.OfMethod.
 func (d *Dialect) Intent(req *http.Request) middleware.Intent {
 	name := orDefault(req.Method, http.MethodGet)
+	if req.URL == nil {
+		return middleware.Intent{Name: name, Scope: middleware.Foreign} // the transport will refuse it
+	}
 	if d.Service != "" && !strings.EqualFold(d.Service, orDefault(req.Host, req.URL.Host)) {
 		return middleware.Intent{Name: name, Scope: middleware.Foreign}
 	}

@@ -99,6 +99,7 @@ func SegmentOf(key string, n int) int {
 // held is a map in use. It is immutable.
 type held struct {
 	Map                          // with an Epoch of its own where the service gives none
+	given    Map                 // as the source has told it
 	numbered bool                // by the service
 	began    time.Time           // when the fetch that brought it began
 	ids      []string            // of the segments, for reports
@@ -106,7 +107,7 @@ type held struct {
 }
 
 func hold(m *Map, epoch uint64, began time.Time, old *held) *held {
-	h := &held{Map: *m, numbered: m.Epoch != 0, began: began, members: map[string]struct{}{}}
+	h := &held{Map: *m, given: *m, numbered: m.Epoch != 0, began: began, members: map[string]struct{}{}}
 	h.Epoch = epoch
 	if old != nil {
 		h.ids = old.ids // as many segments as ever

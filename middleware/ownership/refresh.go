@@ -25,6 +25,9 @@ func (r *Registry) Refresh(ctx context.Context, key string, used middleware.Targ
 	if m != nil && r.knowsBetter(m, key, used) {
 		return nil
 	}
+	if ctx.Value(fetching{}) == r {
+		return errOwnFetch
+	}
 	if err := r.remembered(); err != nil {
 		return err
 	}

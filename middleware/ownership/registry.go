@@ -129,6 +129,15 @@ func (h *held) read() *Map {
 	return &h.Map
 }
 
+// told is what the source gets back: an Epoch of our own would pass for the
+// service's, as an entity tag of another map for instance.
+func (h *held) told() *Map {
+	if h == nil {
+		return nil
+	}
+	return &h.given
+}
+
 // Map returns the newest map, nil before the first. It must not be changed, and
 // does not hold what hints have told since.
 func (r *Registry) Map() *Map { return r.holder.Load().read() }
@@ -170,11 +179,13 @@ func (r *Registry) Owner(ctx context.Context, key string) (middleware.Target, er
 
 type fetching struct{}
 
+// errOwnFetch ends what would wait for itself: the map's own fetch has come back to us.
+var errOwnFetch = errors.New("ownership: the map is fetched through the stack that needs it: give its source a client of its own")
+
 // first waits for the first map.
 func (r *Registry) first(ctx context.Context) (*held, error) {
 	if ctx.Value(fetching{}) == r {
-		// The map's own fetch has come back to us: it would wait for itself.
-		return nil, errors.New("ownership: the map is fetched through the stack that needs it: give its source a client of its own")
+		return nil, errOwnFetch
 	}
 	waiting, cancel := context.WithTimeout(ctx, firstWait)
 	defer cancel()
@@ -183,6 +194,9 @@ func (r *Registry) first(ctx context.Context) (*held, error) {
 		var m *held
 		if m, err = r.holder.Refresh(waiting, nil); m != nil {
 			return m, nil
+		}
+		if waiting.Err() != nil && ctx.Err() == nil {
+			err = snapshot.ErrMaxWait // no end of the operation's own time
 		}
 	}
 	return nil, fmt.Errorf("%w: no map: %w", middleware.ErrNoOwner, err)
@@ -211,11 +225,11 @@ func (r *Registry) target(m *held, s int) middleware.Target {
 // one held.
 func (r *Registry) fetch(ctx context.Context, old *held) (*held, error) {
 	began := time.Now()
-	m, err := r.source.Fetch(context.WithValue(ctx, fetching{}, r), old.read())
+	m, err := r.source.Fetch(context.WithValue(ctx, fetching{}, r), old.told())
 	if err == nil && m == nil {
 		err = snapshot.ErrNoValue
 	}
-	if err == nil && m != old.read() {
+	if err == nil && m != old.told() {
 		err = m.check(old.read())
 	}
 	if err != nil {
@@ -228,7 +242,7 @@ func (r *Registry) fetch(ctx context.Context, old *held) (*held, error) {
 	switch {
 	case old == nil:
 		return hold(m, orDefault(m.Epoch, 1), began, nil), nil
-	case m == &old.Map, m.Epoch != 0 && m.Epoch <= old.Epoch, m.Epoch == 0 && m.same(&old.Map):
+	case m == old.told(), m.Epoch != 0 && m.Epoch <= old.Epoch, m.Epoch == 0 && m.same(&old.Map):
 		r.hints.settle(old, began)
 		return old, nil // nothing new, or the answer of a map service that lags (Z060)
 	default:

@@ -1,13 +1,17 @@
 package ownership
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
 	"sync"
+
+	"github.com/reroute-go/reroute/middleware"
 )
 
 // HTTPSource reads the map as JSON with one GET: MapHandler serves it. Maps that
@@ -39,8 +43,11 @@ func (e *FetchError) Error() string {
 	if e.Status != 0 && e.Err == nil {
 		return fmt.Sprintf("ownership: map service answered %d", e.Status)
 	}
-	return fmt.Sprintf("ownership: map not read: %v", e.Err)
+	return fmt.Sprintf("ownership: map not read: %v", middleware.Redact(e.Err))
 }
+
+// MarshalText gives loggers that marshal what Error shows.
+func (e *FetchError) MarshalText() ([]byte, error) { return []byte(e.Error()), nil }
 
 // Unwrap returns what failed.
 func (e *FetchError) Unwrap() error { return e.Err }
@@ -50,11 +57,22 @@ func (e *FetchError) Permanent() bool {
 	return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden || e.Status == http.StatusNotFound
 }
 
+// maxValues bounds what a map's text may hold: two nodes a segment, and as many
+// that own nothing.
+const maxValues = 3 * maxSegments
+
+// Format prints no more than the type, whatever the verb: the URL and the headers
+// may be credentials.
+func (s *HTTPSource) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "ownership.HTTPSource") }
+
+// MarshalText writes what Format prints, for loggers that marshal.
+func (s *HTTPSource) MarshalText() ([]byte, error) { return fmt.Append(nil, s), nil }
+
 // Fetch reads the map. Every error is a *FetchError.
 func (s *HTTPSource) Fetch(ctx context.Context, old *Map) (*Map, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, nil)
 	if err != nil {
-		return nil, &FetchError{Err: err}
+		return nil, &FetchError{Err: errors.New("HTTPSource.URL cannot be parsed")} // not shown: it may hold a credential
 	}
 	for name, values := range s.Header {
 		req.Header[http.CanonicalHeaderKey(name)] = append([]string(nil), values...)
@@ -83,6 +101,10 @@ func (s *HTTPSource) Fetch(ctx context.Context, old *Map) (*Map, error) {
 		return nil, &FetchError{Status: resp.StatusCode, Err: err}
 	case int64(len(body)) > limit:
 		return nil, &FetchError{Status: resp.StatusCode, Err: fmt.Errorf("map of more than %d bytes", limit)}
+	}
+	if n := bytes.Count(body, []byte(",")); n > maxValues {
+		// Decoded, "{}," takes ten times as much memory, before anyone can count.
+		return nil, &FetchError{Status: resp.StatusCode, Err: fmt.Errorf("map of %d values, want at most %d", n, maxValues)}
 	}
 	m := new(Map)
 	if err := json.Unmarshal(body, m); err != nil {
