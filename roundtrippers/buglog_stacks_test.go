@@ -41,6 +41,8 @@ type tuned struct {
 	observe        middleware.Observer
 }
 
+var kvDialect = &ownership.Dialect{Key: ownership.PathKey("/kv/")}
+
 var kinds = []string{"Builder", "APIBuilder", "OwnershipBuilder"}
 
 // makeReady builds the stack of a kind over base. node is where base serves: "" for
@@ -59,7 +61,7 @@ func makeReady(t *testing.T, kind string, base http.RoundTripper, node string, o
 			PerAttempt: o.perAttempt, Observe: o.observe, Circuit: &roundtrippers.Circuit{Threshold: 100}}.Build()
 	case "OwnershipBuilder":
 		owners := ownersOf(t, orElse(node, "a.test"))
-		r.rt, err = roundtrippers.OwnershipBuilder{Dialect: &ownership.Dialect{Key: ownership.PathKey("/kv/")}, Owners: owners, Base: base,
+		r.rt, err = roundtrippers.OwnershipBuilder{Dialect: kvDialect, Owners: owners, Base: base,
 			AttemptTimeout: o.attemptTimeout, MaxReplayBytes: o.maxReplay, PerAttempt: o.perAttempt, Observe: o.observe}.Build()
 	}
 	require.NoError(t, err)
