@@ -19,6 +19,7 @@ type base struct {
 	answer  func(n int, s *sent) (*http.Response, error, bool) // instead of steps, where it says true
 	most    int                                                // sends; one more gets a 200, so that a loop without bounds ends
 	arrived func()                                             // at each send, if set
+	hang    time.Duration                                      // a Step that hangs ends after this, so that nothing is left behind
 	idle    atomic.Int64
 	sends   list[*sent]
 	made    list[*answerBody]
@@ -27,7 +28,7 @@ type base struct {
 // sendHeader of an answer tells which send it is for.
 const sendHeader = "X-Layertest-Send"
 
-func newBase(steps ...Step) *base { return &base{steps: steps} }
+func (t *trial) newBase(steps ...Step) *base { return &base{steps: steps, hang: 2 * t.limit()} }
 
 func (b *base) count() int { return len(b.sends.all()) }
 
@@ -90,8 +91,7 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// readBody reads and closes, and holds the body against the announced length, as
-// net/http does.
+// readBody reads and closes.
 func (s *sent) readBody() error {
 	if s.req.Body == nil {
 		return nil
@@ -99,10 +99,7 @@ func (s *sent) readBody() error {
 	defer s.req.Body.Close()
 	text, err := io.ReadAll(s.req.Body)
 	s.body, s.bodyErr = string(text), err
-	if err == nil && s.req.ContentLength > 0 && int64(len(text)) != s.req.ContentLength {
-		s.bodyErr = fmt.Errorf("http: ContentLength=%d with Body length %d", s.req.ContentLength, len(text))
-	}
-	return s.bodyErr
+	return err
 }
 
 func (b *base) play(s *sent) (*http.Response, error) {
@@ -112,15 +109,14 @@ func (b *base) play(s *sent) (*http.Response, error) {
 	case len(b.steps) > 0:
 		step = b.steps[min(s.n, len(b.steps)-1)]
 	}
-	var timer <-chan time.Time
-	if step.Delay > 0 {
-		t := time.NewTimer(step.Delay)
-		defer t.Stop()
-		timer = t.C
+	if step.Hang {
+		step.Delay, step.Err = b.hang, errors.New("layertest: nobody has ended the request")
 	}
-	if step.Hang || step.Delay > 0 {
+	if step.Delay > 0 {
+		timer := time.NewTimer(step.Delay)
+		defer timer.Stop()
 		select {
-		case <-timer:
+		case <-timer.C:
 		case <-s.ctx.Done():
 			return nil, s.ctx.Err()
 		}
@@ -154,10 +150,11 @@ func (b *base) respond(s *sent, step Step, body *answerBody) *http.Response {
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: header, ContentLength: length, Request: s.req, Body: body}
 }
 
-// answerBody is the body of an answer. As net/http's it fails once the context
-// of its request has ended, and Close ends a Read that blocks.
+// answerBody is the body of an answer. As with net/http's, Close ends a Read that
+// blocks.
 type answerBody struct {
 	text    string
+	tied    bool  // it fails once the context of its request has ended, as net/http's does
 	unsized bool  // no ContentLength
 	endless int64 // bytes that come on top of text, then it is cut
 	silent  bool  // after text nothing comes, not even an end
@@ -184,7 +181,7 @@ func (a *answerBody) Read(p []byte) (int, error) {
 	switch {
 	case a.closes.Load() > 0:
 		return 0, http.ErrBodyReadAfterClose
-	case a.ctx.Err() != nil:
+	case a.tied && a.ctx.Err() != nil:
 		return 0, a.ctx.Err()
 	case pos < int64(len(a.text)):
 		n := copy(p, a.text[pos:])

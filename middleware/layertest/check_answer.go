@@ -42,7 +42,7 @@ func (t *trial) answersPass() {
 		if step.Err != nil || step.Answer != nil {
 			continue
 		}
-		b := newBase()
+		b := t.newBase()
 		b.most = t.kit.maxSends()
 		b.answer = func(n int, s *sent) (*http.Response, error, bool) {
 			if n > b.most {
@@ -84,7 +84,7 @@ func (t *trial) errorsKept() {
 		if want == nil {
 			steps, want = append(steps, Step{Err: errBoom}), errBoom
 		}
-		b := newBase(steps...)
+		b := t.newBase(steps...)
 		b.most = t.kit.maxSends()
 		c := t.call(t.wrap(b), t.request(context.Background(), newBodies()))
 		c.finish()
@@ -114,7 +114,7 @@ func (t *trial) discardedClosed() {
 
 func (t *trial) discardedDrained() {
 	t.discarding(func(step Step, unsized bool) {
-		b := newBase(Step{})
+		b := t.newBase(Step{})
 		b.answer = first(b, step, &answerBody{text: strings.Repeat("busy", 512), unsized: unsized})
 		t.call(t.wrap(b), t.request(context.Background(), newBodies())).finish()
 		if b.count() < 2 {
@@ -127,7 +127,7 @@ func (t *trial) discardedDrained() {
 }
 
 // discarding runs f for each answer that the layer discards.
-func (t *trial) discarding(f func(step Step, unsized bool)) {
+func (t *trial) discarding(f func(step Step, other bool)) {
 	t.untried = "the layer never discarded an answer"
 	for _, step := range t.again() {
 		if step.Err == nil {
@@ -158,7 +158,7 @@ func (t *trial) drainBounded() {
 		if !silent {
 			body.endless = 8 << 20
 		}
-		b := newBase(Step{})
+		b := t.newBase(Step{})
 		b.answer = first(b, step, body)
 		c := t.newCall(t.wrap(b), t.request(context.Background(), newBodies())).start().wait()
 		c.finish()
@@ -178,7 +178,7 @@ func (t *trial) bodyReadable() {
 	for _, step := range append([]Step{{}}, t.again()...) {
 		for _, cut := range []error{nil, io.ErrUnexpectedEOF} {
 			want := strings.Repeat("0123456789abcdef", 4<<10)
-			b := newBase(step)
+			b := t.newBase(step)
 			b.answer = func(n int, s *sent) (*http.Response, error, bool) {
 				if n == 0 && (step.Err != nil || step.Status != 0) {
 					return nil, nil, false
@@ -186,7 +186,7 @@ func (t *trial) bodyReadable() {
 				if err := s.readBody(); err != nil {
 					return nil, err, true
 				}
-				return b.respond(s, Step{}, &answerBody{text: want, cut: cut}), nil, true
+				return b.respond(s, Step{}, &answerBody{text: want, cut: cut, tied: true}), nil, true
 			}
 			c := t.call(t.wrap(b), t.request(context.Background(), newBodies()))
 			t.pause()
@@ -209,7 +209,7 @@ func (t *trial) bodyReadable() {
 func (t *trial) trailers() {
 	const name = "X-Layertest-Sum"
 	for _, step := range append([]Step{{}}, t.again()...) {
-		b := newBase(step)
+		b := t.newBase(step)
 		b.answer = func(n int, s *sent) (*http.Response, error, bool) {
 			if n == 0 && (step.Err != nil || step.Status != 0) {
 				return nil, nil, false
@@ -219,8 +219,9 @@ func (t *trial) trailers() {
 			}
 			body := &answerBody{text: "fine", unsized: true}
 			resp := b.respond(s, Step{}, body)
-			resp.Trailer = http.Header{name: nil}
-			body.atEnd = func() { resp.Trailer[name] = []string{"sum"} }
+			trailer := http.Header{name: nil} // net/http fills it in at the end
+			resp.Trailer = trailer
+			body.atEnd = func() { trailer[name] = []string{"sum"} }
 			return resp, nil, true
 		}
 		c := t.call(t.wrap(b), t.request(context.Background(), newBodies()))
@@ -240,7 +241,7 @@ type duplex struct {
 func (d *duplex) Write(p []byte) (int, error) { return d.written.Write(p) }
 
 func (t *trial) upgradeWritable() {
-	b := newBase()
+	b := t.newBase()
 	var below *duplex
 	b.answer = func(_ int, s *sent) (*http.Response, error, bool) {
 		below = &duplex{answerBody: &answerBody{text: "welcome", unsized: true}}

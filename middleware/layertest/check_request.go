@@ -58,7 +58,7 @@ func (t *trial) bodyReplayed() {
 		for _, step := range again {
 			for _, nested := range []bool{false, true} {
 				for _, halfRead := range []bool{false, true} {
-					b := newBase(step, step, Step{})
+					b := t.newBase(step, step, Step{})
 					b.answer = func(_ int, s *sent) (*http.Response, error, bool) {
 						if s.n > 0 || !halfRead || step.Err != nil {
 							return nil, nil, false
@@ -78,7 +78,7 @@ func (t *trial) bodyReplayed() {
 						case s.bodyErr != nil:
 							t.breakf("%s, after %s: attempt %d: %v", kind, nameOf(step), s.n+1, s.bodyErr)
 						case s.body != payload:
-							t.breakf("%s, after %s: attempt %d sent %q, want %q", kind, nameOf(step), s.n+1, s.body, payload)
+							t.breakf("%s, after %s: attempt %d sent %q of length %d, want %q", kind, nameOf(step), s.n+1, s.body, s.req.ContentLength, payload)
 						}
 					}
 				}
@@ -97,43 +97,58 @@ func (t *trial) readersApart() {
 	}
 	for kind, made := range bodyKinds() {
 		for _, step := range again {
-			second, late := make(chan struct{}), make(chan struct{})
-			b := newBase(step, Step{})
-			var got string
-			b.answer = func(n int, s *sent) (*http.Response, error, bool) {
-				if n > 1 {
-					return nil, nil, false
-				}
-				var half [11]byte
-				read, _ := io.ReadFull(s.req.Body, half[:])
-				if n == 0 {
-					go func() {
-						defer close(late)
-						defer closeBody(s.req)
-						within(second, time.Second)
-						_, _ = io.Copy(io.Discard, s.req.Body)
-					}()
-					if step.Err != nil {
-						return nil, step.Err, true
-					}
-					return b.respond(s, step, &answerBody{}), nil, true
-				}
-				close(second)
-				within(late, time.Second)
-				defer closeBody(s.req)
-				rest, err := io.ReadAll(s.req.Body)
-				if got = string(half[:read]) + string(rest); err != nil {
-					got += " and then " + err.Error()
-				}
-				return b.respond(s, Step{}, &answerBody{}), nil, true
+			want, got := t.secondSends(step, made(), false), t.secondSends(step, made(), true)
+			if got != want {
+				t.breakf("%s, after %s: while the first attempt's body is still being read the second one's is %q, else %q", kind, nameOf(step), got, want)
 			}
-			t.call(t.wrap(b), t.request(context.Background(), made())).finish()
-			if b.count() > 1 && got != payload {
-				t.breakf("%s, after %s: while the first attempt's body was still being read, the second sent %q", kind, nameOf(step), got)
-			}
-			t.rest()
 		}
 	}
+}
+
+// secondSends tells what the second attempt sends; late = while the first one's
+// body is still being read.
+func (t *trial) secondSends(step Step, body *bodies, late bool) (got string) {
+	begun, ended := make(chan struct{}), make(chan struct{})
+	b := t.newBase()
+	firstReads := func(s *sent) {
+		defer close(ended)
+		defer closeBody(s.req)
+		within(begun, time.Second)
+		_, _ = io.Copy(io.Discard, s.req.Body)
+	}
+	b.answer = func(n int, s *sent) (*http.Response, error, bool) {
+		if n > 1 {
+			return nil, nil, false
+		}
+		var half [11]byte
+		read, _ := io.ReadFull(s.req.Body, half[:])
+		switch {
+		case n == 0 && late:
+			go firstReads(s)
+		case late:
+			close(begun)
+			within(ended, time.Second)
+		}
+		if n > 0 {
+			rest, err := io.ReadAll(s.req.Body)
+			if got = string(half[:read]) + string(rest); err != nil {
+				got += " and then " + err.Error()
+			}
+		}
+		if n > 0 || !late {
+			closeBody(s.req)
+		}
+		switch {
+		case n > 0:
+			return b.respond(s, Step{}, &answerBody{}), nil, true
+		case step.Err != nil:
+			return nil, step.Err, true
+		}
+		return b.respond(s, step, &answerBody{}), nil, true
+	}
+	t.call(t.wrap(b), t.request(context.Background(), body)).finish()
+	t.rest()
+	return got
 }
 
 func within(done <-chan struct{}, limit time.Duration) {
@@ -151,7 +166,7 @@ func (t *trial) getBodyKept() {
 	for _, step := range append([]Step{{}}, t.again()...) {
 		for kind, made := range bodyKinds() {
 			body := made()
-			b := newBase(step, Step{})
+			b := t.newBase(step, Step{})
 			var length int64
 			b.arrived = func() {
 				sends := b.sends.all()
@@ -162,7 +177,7 @@ func (t *trial) getBodyKept() {
 			t.call(t.wrap(b), req).finish()
 		}
 		for _, none := range []io.ReadCloser{nil, http.NoBody} {
-			b := newBase(step, Step{})
+			b := t.newBase(step, Step{})
 			b.arrived = func() {
 				sends := b.sends.all()
 				if req := sends[len(sends)-1].req; req.Body != nil && req.Body != http.NoBody || req.ContentLength != 0 {
@@ -207,20 +222,20 @@ func (t *trial) checkGetBody(kind string, req *http.Request, body *bodies, lengt
 func (t *trial) bodyErrorFinal() {
 	body := newBodies()
 	body.readErr = errBoom
-	b := newBase(Step{})
+	b := t.newBase(Step{})
 	c := t.call(t.wrap(b), t.request(context.Background(), body))
 	c.finish()
 	if n := b.count(); n > 1 {
 		t.breakf("it was sent %d times", n)
 	}
-	if c.panicked == nil && !errors.Is(c.err, errBoom) {
+	if c.err != nil && !errors.Is(c.err, errBoom) {
 		t.breakf("the error is %v, want one that is the reader's", c.err)
 	}
 }
 
 func (t *trial) expectContinue() {
 	body := newBodies()
-	b := newBase(Step{})
+	b := t.newBase(Step{})
 	var expect string
 	var reads int64
 	b.answer = func(n int, s *sent) (*http.Response, error, bool) {
@@ -254,7 +269,7 @@ func (t *trial) requestTrailers() {
 		req.Trailer = http.Header{name: nil}
 		var trailer http.Header
 		body.trailing = func() { trailer[name] = []string{"sum"} }
-		b := newBase(step, Step{})
+		b := t.newBase(step, Step{})
 		c := t.newCall(t.wrap(b), req)
 		trailer = c.req.Trailer
 		c.start().wait().finish()

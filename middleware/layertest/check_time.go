@@ -18,7 +18,7 @@ func (t *trial) cancelBefore() {
 		func() (context.Context, context.CancelFunc) { return context.WithDeadline(context.Background(), past) },
 	} {
 		ctx, cancel := end()
-		b := newBase(Step{})
+		b := t.newBase(Step{})
 		c := t.newCall(t.wrap(b), t.request(ctx, newBodies())).start().wait()
 		c.finish()
 		cancel()
@@ -47,12 +47,14 @@ func (t *trial) checkEnded(name string, c *call, b *base, after time.Duration, w
 func (t *trial) refused(b *base) bool { return t.kit.Refuses && b.count() == 0 }
 
 func (t *trial) cancelSending() {
-	b := newBase(Step{Hang: true})
+	b := t.newBase(Step{Hang: true})
 	c := t.newCall(t.wrap(b), t.request(context.Background(), newBodies())).start()
 	after := t.cancelSoon(c)
+	sending := b.count() > 0
 	c.wait().finish()
-	if b.count() == 0 {
+	if !sending {
 		t.untried = "nothing was sent within a millisecond"
+		return
 	}
 	t.checkEnded("cancelled while it was sent", c, b, after, context.Canceled)
 	if n := len(b.live()); n > 1 {
@@ -79,7 +81,7 @@ func (t *trial) cancelWaiting() {
 				step.Header = map[string]string{"Retry-After": wish}
 				name += " with Retry-After " + wish
 			}
-			b := newBase(step, Step{Hang: true})
+			b := t.newBase(step, Step{Hang: true})
 			c := t.newCall(t.wrap(b), t.request(context.Background(), newBodies())).start()
 			after := t.cancelSoon(c)
 			before := len(b.live())
@@ -97,23 +99,36 @@ func (t *trial) cancelWaiting() {
 // is cancelled.
 func (t *trial) cancelQueued() {
 	const many = 64
-	b := newBase(Step{Hang: true})
+	b := t.newBase(Step{Hang: true})
+	b.answer = func(_ int, s *sent) (*http.Response, error, bool) {
+		if s.req.Header.Get(idHeader) == "" {
+			return nil, nil, false
+		}
+		closeBody(s.req)
+		return b.respond(s, Step{}, &answerBody{}), nil, true // it did not have to wait
+	}
 	rt := t.wrap(b)
 	var busy []*call
 	for range many {
 		busy = append(busy, t.newCall(rt, t.request(context.Background(), nil)).start())
 	}
 	t.pause()
-	body := newBodies()
-	c := t.newCall(rt, t.request(context.Background(), body)).start()
+	req := t.request(context.Background(), newBodies())
+	req.Header.Set(idHeader, "last")
+	c := t.newCall(rt, req).start()
 	after := t.cancelSoon(c)
 	c.wait().finish()
-	if c.hung || c.elapsed > after+t.atOnce() {
+	switch {
+	case c.hung:
+		t.breakf("behind %d others: RoundTrip did not return within %v", many, t.limit())
+	case c.elapsed > after+t.atOnce():
 		t.breakf("behind %d others: RoundTrip returned %v after the end", many, c.elapsed-after)
 	}
 	for _, c := range busy {
 		c.cancel()
-		c.wait()
+	}
+	for _, c := range busy {
+		c.wait().finish()
 	}
 }
 
@@ -130,7 +145,7 @@ func (t *trial) noVainWait() {
 				ctx, cancel = context.WithTimeout(ctx, deadline)
 				name += ", with a deadline"
 			}
-			b := newBase(step)
+			b := t.newBase(step)
 			b.most = t.kit.maxSends()
 			c := t.call(t.wrap(b), t.request(ctx, newBodies()))
 			c.finish()
@@ -169,7 +184,7 @@ func (t *trial) sendsBounded() {
 
 // sendsOf counts how often one request is sent.
 func (t *trial) sendsOf(wrap func(http.RoundTripper) http.RoundTripper, steps []Step) int {
-	b := newBase(steps...)
+	b := t.newBase(steps...)
 	b.most = t.kit.maxSends()
 	t.call(wrap(b), t.request(context.Background(), newBodies())).finish()
 	return b.count()

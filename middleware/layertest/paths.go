@@ -22,7 +22,7 @@ var usual = []Step{
 func (t *trial) again() (found []Step) {
 	asked := t.kit.Again
 	for _, step := range append(asked[:len(asked):len(asked)], usual...) {
-		b := newBase(step, Step{})
+		b := t.newBase(step, Step{})
 		b.most = 1
 		c := t.call(t.wrap(b), t.request(context.Background(), newBodies()))
 		c.finish()
@@ -81,28 +81,28 @@ func (t *trial) ways() []way {
 	fine, failing := Step{Body: "fine"}, newBodies()
 	failing.readErr = errBoom
 	ways := []way{
-		{"an answer", newBase(fine), newBodies(), never},
-		{"an answer, no request body", newBase(fine), nil, never},
-		{"an error of the base", newBase(Step{Err: errBoom}), newBodies(), never},
-		{"a request body that fails", newBase(fine), failing, never},
-		{"an answer before the body was read", earlyAnswer(), newBodies(), never},
-		{"cancelled before it is sent", newBase(fine), newBodies(), before},
-		{"cancelled while it is sent", newBase(Step{Hang: true}), newBodies(), during},
+		{"an answer", t.newBase(fine), newBodies(), never},
+		{"an answer, no request body", t.newBase(fine), nil, never},
+		{"an error of the base", t.newBase(Step{Err: errBoom}), newBodies(), never},
+		{"a request body that fails", t.newBase(fine), failing, never},
+		{"an answer before the body was read", t.earlyAnswer(), newBodies(), never},
+		{"cancelled before it is sent", t.newBase(fine), newBodies(), before},
+		{"cancelled while it is sent", t.newBase(Step{Hang: true}), newBodies(), during},
 	}
 	for _, step := range t.again() {
 		name := nameOf(step)
 		step.Body = "busy"
 		stuck, oneShot := newBodies(), newBodies()
 		stuck.getErr, oneShot.oneShot = errBoom, true
-		forever := newBase(step)
+		forever := t.newBase(step)
 		forever.most = t.kit.maxSends()
 		ways = append(ways,
-			way{name + ", then an answer", newBase(step, fine), newBodies(), never},
+			way{name + ", then an answer", t.newBase(step, fine), newBodies(), never},
 			way{name + ", for ever", forever, newBodies(), never},
-			way{name + ", then an error of the base", newBase(step, Step{Err: errBoom}), newBodies(), never},
-			way{name + ", a GetBody that fails", newBase(step, fine), stuck, never},
-			way{name + ", a body without GetBody", newBase(step, fine), oneShot, never},
-			way{name + ", then cancelled", newBase(step, Step{Hang: true}), newBodies(), during},
+			way{name + ", then an error of the base", t.newBase(step, Step{Err: errBoom}), newBodies(), never},
+			way{name + ", a GetBody that fails", t.newBase(step, fine), stuck, never},
+			way{name + ", a body without GetBody", t.newBase(step, fine), oneShot, never},
+			way{name + ", then cancelled", t.newBase(step, Step{Hang: true}), newBodies(), during},
 		)
 	}
 	return ways
@@ -146,8 +146,8 @@ func (t *trial) walk(rt http.RoundTripper, w way) *path {
 }
 
 // earlyAnswer answers while the request body is still being read.
-func earlyAnswer() *base {
-	b := newBase()
+func (t *trial) earlyAnswer() *base {
+	b := t.newBase()
 	b.answer = func(_ int, s *sent) (*http.Response, error, bool) {
 		go func() {
 			defer closeBody(s.req)

@@ -1,5 +1,7 @@
 package layertest
 
+const goroutineLeft = "no goroutine left"
+
 // promises are all that is checked.
 var promises = []Promise{
 	{Name: "request unchanged", check: (*trial).requestUnchanged,
@@ -52,11 +54,11 @@ var promises = []Promise{
 		Text: "Stacked in itself the layer sends no more than both would one after the other: attempts add and never multiply."},
 
 	{Name: "panic releases", answered: true, check: (*trial).panicReleases,
-		Text: "A panic below leaves nothing held: answers and bodies are closed and later requests are served."},
+		Text: "A panic below leaves nothing held: bodies are closed and later requests are served."},
 	{Name: "concurrent use", answered: true, check: (*trial).concurrentUse,
 		Text: "Many requests at once get each their own answer (with -race: without a data race)."},
 	{Name: "idle connections closed", Own: true, answered: true, check: (*trial).idleClosed,
 		Text: "CloseIdleConnections reaches the transport."},
-	{Name: "no goroutine left", check: (*trial).noGoroutineLeft,
+	{Name: goroutineLeft, check: (*trial).noGoroutineLeft,
 		Text: "When a request is over no goroutine of it goes on."},
 }

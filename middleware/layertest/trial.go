@@ -118,7 +118,7 @@ func (t *trial) wrap(next http.RoundTripper) http.RoundTripper {
 // asSaid reports whether a plain request passes, or is refused where the layer is
 // said to refuse: the wrong one of them would keep nearly every promise.
 func (t *trial) asSaid() bool {
-	b := newBase(Step{})
+	b := t.newBase(Step{})
 	c := t.call(t.wrap(b), t.request(context.Background(), nil))
 	c.finish()
 	passed := c.err == nil && b.count() > 0
@@ -263,7 +263,7 @@ func (c *call) wait() *call {
 	if !c.within(c.t.limit()) {
 		c.hung = true
 		c.cancel()
-		c.within(c.t.limit())
+		c.within(2 * c.t.limit())
 	}
 	return c
 }
