@@ -2,10 +2,12 @@ package roundtrippers_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"runtime"
 	"strings"
 	"sync"
@@ -345,6 +347,47 @@ func TestTheTokensRequestIsNotTraced(t *testing.T) {
 		require.ErrorIs(t, err, errReset)
 		require.Equal(t, 1, sends)
 		require.Equal(t, []bool{false, false}, traced)
+	})
+}
+
+// The end of the fetch's own time is no end of the caller's, whether the source
+// heeds its context or not.
+func TestASlowSourceIsNoDeadlineOfTheCaller(t *testing.T) {
+	for _, heeds := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			c := apiOver(t, func(b *roundtrippers.APIBuilder) {
+				withAuth(&tokenSource{})(b)
+				b.Auth.Source = func(ctx context.Context) (roundtrippers.Token, error) {
+					if heeds {
+						<-ctx.Done()
+					}
+					time.Sleep(time.Minute)
+					return roundtrippers.Token{}, &url.Error{Op: "Post", URL: "https://login.test/?client_secret=s3cr3t", Err: context.DeadlineExceeded}
+				}
+			})
+			began := time.Now()
+			_, err := c.do(t.Context())
+			require.Equal(t, 30*time.Second, time.Since(began))
+			require.ErrorIs(t, err, middleware.ErrNoCredential)
+			require.NotErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorContains(t, err, "longer than RefreshTimeout")
+			time.Sleep(time.Hour)
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c := apiOver(t, func(b *roundtrippers.APIBuilder) {
+			withAuth(&tokenSource{})(b)
+			b.Auth.Source = func(ctx context.Context) (roundtrippers.Token, error) {
+				<-ctx.Done()
+				return roundtrippers.Token{}, &url.Error{Op: "Post", URL: "https://login.test/?client_secret=s3cr3t", Err: ctx.Err()}
+			}
+			b.Auth.RefreshTimeout = time.Second
+		})
+		for range 50 { // the source and the limit end it in either order
+			_, err := c.do(t.Context())
+			require.NotErrorIs(t, err, context.DeadlineExceeded)
+			require.NotContains(t, fmt.Sprintf("%v %+v", err, errors.Unwrap(err)), "s3cr3t")
+		}
 	})
 }
 

@@ -136,19 +136,25 @@ func (t *tokens) fly(ctx context.Context) *tokenFlight {
 	f := &tokenFlight{done: make(chan struct{})}
 	t.flight = f
 	ctx = context.WithValue(context.WithoutCancel(middleware.Detach(ctx)), insideSource{t}, true)
-	ctx, cancel := context.WithTimeout(ctx, t.limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, t.limit, errSourceSlow)
 	abandon := context.AfterFunc(ctx, func() { t.land(f, Token{}, context.Cause(ctx)) })
 	go func() {
 		defer cancel()
 		defer abandon()
 		defer t.land(f, Token{}, errSourceEnded) // counts only where it ends this goroutine
 		token, err := t.fetch(ctx)
+		if err != nil && ctx.Err() != nil { // callers must not take it for their own context's end
+			err = fmt.Errorf("%w: %s", errSourceSlow, middleware.Redact(err).Error())
+		}
 		t.land(f, token, err)
 	}()
 	return f
 }
 
-var errSourceEnded = errors.New("the token source ended its goroutine")
+var (
+	errSourceEnded = errors.New("the token source ended its goroutine")
+	errSourceSlow  = errors.New("the token source took longer than RefreshTimeout")
+)
 
 func (t *tokens) fetch(ctx context.Context) (token Token, err error) {
 	defer func() {
