@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -129,6 +131,12 @@ func TestAMapReadThroughItsOwnStackDoesNotWaitForItselfR38(t *testing.T) {
 		require.Less(t, time.Since(start), 5*time.Second)
 		require.Positive(t, fetches.Load())
 	})
+}
+
+func TestTheLongestWaitOfARejectionIsNotNegative(t *testing.T) {
+	rec := httptest.NewRecorder()
+	ownership.Reject(rec, ownership.Migrating, ownership.Hint{RetryAfter: math.MaxInt64})
+	require.Equal(t, "9223372037", rec.Header().Get("Retry-After"))
 }
 
 func TestARequestWithoutAURLIsNoPanic(t *testing.T) {

@@ -49,7 +49,7 @@ func (w Words) Reject(rw http.ResponseWriter, s Status, hint Hint) {
 		h.Set(w.epoch(), strconv.FormatUint(hint.Epoch, 10))
 	}
 	if hint.RetryAfter > 0 {
-		seconds := (hint.RetryAfter + time.Second - 1) / time.Second
+		seconds := (hint.RetryAfter-1)/time.Second + 1
 		h.Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
 	}
 	code := http.StatusInternalServerError

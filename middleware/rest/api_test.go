@@ -432,6 +432,28 @@ func TestGraphQL(t *testing.T) {
 	})
 }
 
+// Errors are errors, whatever a service makes of the specification's form.
+func TestGraphQLErrorsOfOddShape(t *testing.T) {
+	for text, want := range map[string]string{
+		`["boom"]`:                       "boom",
+		`[null]`:                         "",
+		`[7]`:                            "7",
+		`[["a"]]`:                        `["a"]`,
+		`[{"message":{"text":"boom"}}]`:  `{"message":{"text":"boom"}}`,
+		`[{"path":"a.b","message":"x"}]`: "x",
+		`[{"message":"x","path":{},"extensions":"e"},{"message":"y"}]`: "x",
+	} {
+		api, script, _ := over(t, nil, layertest.Step{Body: `{"data":{"a":1},"errors":` + text + `}`})
+		var into map[string]int
+		failed := failedAs(t, api.GraphQL(t.Context(), rest.Document{Query: "mutation {a}"}, &into))
+		require.Equal(t, rest.GraphQL, failed.Kind, text)
+		require.Equal(t, want, failed.Messages[0].Message, text)
+		require.Equal(t, map[string]int{"a": 1}, into)
+		require.True(t, failed.IsFinal())
+		require.Len(t, script.Sends(), 1)
+	}
+}
+
 func TestCallsWithoutAnyLayerHaveErrorsToo(t *testing.T) {
 	api := rest.API{BaseURL: "https://api.test", Transport: layertest.NewScript(t, layertest.Step{Err: io.EOF}, layertest.Step{Hang: true})}
 	failed := failedAs(t, api.Get(t.Context(), "/", nil))

@@ -84,6 +84,20 @@ type Message struct {
 	Extensions json.RawMessage `json:"extensions,omitempty"` // what the service adds; nil = nothing
 }
 
+// UnmarshalJSON takes any JSON value for a message: what a service says in another
+// form than the specification's is an error all the same.
+func (m *Message) UnmarshalJSON(text []byte) error {
+	type plain Message
+	var word string
+	switch {
+	case json.Unmarshal(text, &word) == nil:
+		m.Message = word // "" for a null
+	case json.Unmarshal(text, (*plain)(m)) != nil && m.Message == "": // it fills in what it can
+		m.Message = shown(text)
+	}
+	return nil
+}
+
 // Error says in one line what was asked and what came of it. What the service has
 // said is cut, and what does not print in it is left out: texts of errors go into logs.
 func (e *Error) Error() string {
