@@ -23,7 +23,7 @@ import (
 //	RateLimit            sends per second
 //	Concurrency          requests in flight
 //	AttemptTimeout       limits one attempt
-//	PerAttempt...        your layers, on every send: signing, routing, tracing
+//	PerAttempt...        your layers, on every send: signing, tracing
 //	Base                 the transport
 //
 // No wait of one of them holds what another one hands out: a permit covers only
@@ -47,7 +47,7 @@ type APIBuilder struct {
 
 	// PerOperation are your layers that see each operation once; nil = none.
 	PerOperation []middleware.Layer
-	// PerAttempt are your layers that see each send; nil = none.
+	// PerAttempt are your layers that see each send, Auth's token on it; nil = none.
 	PerAttempt []middleware.Layer
 
 	// NoGuard leaves the Guard out: also a POST without a key is sent again when it

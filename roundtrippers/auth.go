@@ -22,8 +22,10 @@ import (
 // token").
 //
 // A request that carries the header already keeps it, and is not replayed. A
-// token is only ever sent to one of the Origins, so that no redirect or reroute
-// carries it elsewhere. If the source fails nothing is sent: see AuthError.
+// token is only ever put on for one of the Origins, so that no redirect carries it
+// elsewhere. A layer below that changes the address takes it along: stack those
+// outside, and what is rerouted is checked too. If the source fails nothing is
+// sent: see AuthError.
 //
 // Stacked as it is, it has the token before the layers below it wait. Where it is
 // to fetch it only after a breaker has let the attempt through, stack the two
@@ -32,7 +34,8 @@ type Auth struct {
 	Dialect middleware.Dialect // required
 	// Source fetches a token. It is called by one goroutine at a time, with a
 	// context that is detached from the operation. It should send through a client
-	// of its own: what it sends through this one carries no token. Required.
+	// of its own: what it sends through this one carries no token, and waits for
+	// permits that Concurrency.HoldUntilBodyClose may keep meanwhile. Required.
 	Source func(ctx context.Context) (Token, error)
 	// Origins may see the token: "https://api.example.com". Required.
 	Origins []string

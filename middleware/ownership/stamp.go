@@ -12,7 +12,8 @@ import (
 // tells the node what it may want to know of each attempt: by which epoch of the
 // map it was chosen, so that it can answer Moved to a client whose map is old,
 // and how many milliseconds the caller will wait yet, so that it need not work
-// for nobody. On the node, Words.Epoch and Words.Remaining read them.
+// for nobody. On the node, Words.Epoch and Words.Remaining read them. It is for
+// services that number their maps: the epochs of others are the registry's own.
 type Stamp struct {
 	Words // zero = the recommended headers
 }
