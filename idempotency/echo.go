@@ -1,5 +1,10 @@
 package idempotency
 
+import (
+	"net/http"
+	"strings"
+)
+
 // Echo names what a server answers to the repeat of a write whose first send
 // was carried out although its answer was lost. It is how a caller tells "my
 // own write came back to me" from "somebody else was faster".
@@ -29,4 +34,21 @@ func (e Echo) String() string {
 	default:
 		return "none"
 	}
+}
+
+// EchoOf says what a repeat of req answers if its first send was carried out, as
+// far as method and preconditions tell: Exists for a write that is made only where
+// nothing is, Changed for another guarded one, Missing for a delete.
+func EchoOf(req *http.Request) Echo {
+	switch {
+	case OfMethod(req) == Safe:
+		return NoEcho
+	case strings.TrimSpace(req.Header.Get("If-None-Match")) == "*":
+		return Exists
+	case Guarded(req.Header):
+		return Changed
+	case req.Method == http.MethodDelete:
+		return Missing
+	}
+	return NoEcho
 }

@@ -134,7 +134,7 @@ func (l authReplay) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	if err := l.start(); err != nil {
 		return nil, err
 	}
-	return middleware.Retry(next, l.Dialect, func(_ context.Context, op *middleware.Operation, out middleware.Outcome) middleware.Verdict {
+	return middleware.Retry(next, l.Dialect, func(ctx context.Context, op *middleware.Operation, out middleware.Outcome) middleware.Verdict {
 		used, ours := op.Value(l.Auth).(*heldToken)
 		if out.Cause != middleware.Unauthorized || !ours {
 			return middleware.Verdict{}
@@ -142,6 +142,11 @@ func (l authReplay) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 		return middleware.Verdict{
 			Budget: &l.budget, Replay: true,
 			Prepare: func(ctx context.Context) error { return l.tokens.renew(ctx, used) },
+			Stopped: func() {
+				if op.Spent(&l.budget).Retries == 0 {
+					l.tokens.replace(ctx, used) // for the next operation: this one's body may not be replayable
+				}
+			},
 		}
 	}, &l.budget)
 }

@@ -126,6 +126,17 @@ func (t *tokens) renew(ctx context.Context, rejected *heldToken) error {
 	return err
 }
 
+// replace is renew for those who need no token themselves: it does not wait, and
+// leaves it at one fetch that has failed.
+func (t *tokens) replace(ctx context.Context, rejected *heldToken) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.current == rejected {
+		t.current = nil
+		t.fly(ctx)
+	}
+}
+
 // fly joins the fetch under way or starts one. It is detached from the caller,
 // whose end is not the others', and has its own time limit, which also ends the
 // wait for a source that heeds no context. Called with mu held.

@@ -198,3 +198,10 @@ func describe(sends []layertest.Send) string {
 	}
 	return strings.TrimSpace(b.String())
 }
+
+// everyTime is the policy of a layer that sends again as often as its budget allows.
+func everyTime(budget *middleware.Budget) middleware.Policy {
+	return func(context.Context, *middleware.Operation, middleware.Outcome) middleware.Verdict {
+		return middleware.Verdict{Budget: budget}
+	}
+}

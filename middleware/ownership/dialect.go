@@ -72,7 +72,7 @@ func (d *Dialect) Intent(req *http.Request) middleware.Intent {
 		return middleware.Intent{Name: name, Scope: middleware.Foreign}
 	}
 	level := idempotency.OfMethod(req)
-	in := middleware.Intent{Name: name, Write: level != idempotency.Safe, Level: level, Echo: echoOf(req, level)}
+	in := middleware.Intent{Name: name, Write: level != idempotency.Safe, Level: level, Echo: idempotency.EchoOf(req)} // Z085 to Z087
 	if d.Key != nil {
 		in.PartitionKey = d.Key(req)
 	} else {
@@ -80,22 +80,6 @@ func (d *Dialect) Intent(req *http.Request) middleware.Intent {
 	}
 	in.Partitioned = in.PartitionKey != ""
 	return in
-}
-
-// echoOf says what a repeat answers if the first send was carried out (Z085 to
-// Z087).
-func echoOf(req *http.Request, level idempotency.Level) idempotency.Echo {
-	switch {
-	case level == idempotency.Safe:
-		return idempotency.NoEcho
-	case strings.TrimSpace(req.Header.Get("If-None-Match")) == "*":
-		return idempotency.Exists
-	case idempotency.Guarded(req.Header):
-		return idempotency.Changed
-	case req.Method == http.MethodDelete:
-		return idempotency.Missing
-	}
-	return idempotency.NoEcho
 }
 
 // Judge reads the status vocabulary: see Dialect.

@@ -34,7 +34,11 @@ func (Dialect) Intent(req *http.Request) middleware.Intent {
 	if name == "" {
 		name = http.MethodGet
 	}
-	return middleware.Intent{Name: name, Write: level != idempotency.Safe, Level: level}
+	in := middleware.Intent{Name: name, Write: level != idempotency.Safe, Level: level, Echo: idempotency.EchoOf(req)}
+	if in.Echo == idempotency.NoEcho && req.Method == http.MethodPost {
+		in.Echo = idempotency.Exists // what is posted twice is there already
+	}
+	return in
 }
 
 // Judge maps statuses to causes: 2xx Success, 5xx Unavailable, 408 Timeout, 429

@@ -99,8 +99,8 @@ func TestTheMethodSaysWhatARequestIs(t *testing.T) {
 		"":       {Name: "GET", Level: idempotency.Safe},
 		"GET":    {Name: "GET", Level: idempotency.Safe},
 		"PUT":    {Name: "PUT", Write: true, Level: idempotency.Idempotent},
-		"DELETE": {Name: "DELETE", Write: true, Level: idempotency.Idempotent},
-		"POST":   {Name: "POST", Write: true, Level: idempotency.NonIdempotent},
+		"DELETE": {Name: "DELETE", Write: true, Level: idempotency.Idempotent, Echo: idempotency.Missing},
+		"POST":   {Name: "POST", Write: true, Level: idempotency.NonIdempotent, Echo: idempotency.Exists},
 		"PATCH":  {Name: "PATCH", Write: true, Level: idempotency.NonIdempotent},
 	} {
 		got := rest.Dialect{}.Intent(&http.Request{Method: method, Header: http.Header{}})
