@@ -2,6 +2,7 @@ package roundtrippers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -83,8 +84,14 @@ type AttemptTimeoutError struct {
 // Error names the limit.
 func (e *AttemptTimeoutError) Error() string { return fmt.Sprintf("no answer within %s", e.After) }
 
-// Unwrap returns what the transport said.
-func (e *AttemptTimeoutError) Unwrap() error { return e.Err }
+// Unwrap returns what the transport said, unless it only said that the attempt's
+// context has ended: the caller, whose own has not, must not take that for it.
+func (e *AttemptTimeoutError) Unwrap() error {
+	if errors.Is(e.Err, context.Canceled) || errors.Is(e.Err, context.DeadlineExceeded) {
+		return nil
+	}
+	return e.Err
+}
 
 // Timeout is always true.
 func (e *AttemptTimeoutError) Timeout() bool { return true }

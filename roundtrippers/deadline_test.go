@@ -138,6 +138,7 @@ func TestAnAttemptTimeoutEndsOneAttempt(t *testing.T) { // R054, X18
 		got = tell(t, layered(t, layertest.NewScript(t, layertest.Step{Hang: true}), roundtrippers.AttemptTimeout{After: time.Second}), ask(t.Context(), "GET"))
 		require.True(t, got.err.Timeout())
 		require.NotErrorIs(t, got.err, context.DeadlineExceeded, "the caller has time left")
+		require.NotErrorIs(t, got.err, context.Canceled, "and has not left")
 		var over *roundtrippers.AttemptTimeoutError
 		require.ErrorAs(t, got.err, &over)
 		require.Equal(t, time.Second, over.After)
