@@ -346,6 +346,7 @@ func TestTheTokensRequestIsNotTraced(t *testing.T) {
 		_, err = c.rt.RoundTrip(req)
 		require.ErrorIs(t, err, errReset)
 		require.Equal(t, 1, sends)
+		synctest.Wait() // the fetch is over
 		require.Equal(t, []bool{false, false}, traced)
 	})
 }
