@@ -68,20 +68,25 @@ func openAccount(t *testing.T, multiWrite bool, answer func(*http.Request) layer
 		if !accountsOwn(req.Header) {
 			return answer(req)
 		}
-		switch {
-		case req.URL.Path == "/":
-			return layertest.Step{Body: accountDocument(multiWrite, "a", "b", "c")}
-		case !strings.HasSuffix(req.URL.Path, "/pkranges"):
-			return layertest.Step{Body: `{"_rid":"rid=","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}`}
-		case req.Header.Get("If-None-Match") != "":
-			return layertest.Step{Status: http.StatusNotModified}
-		}
-		return layertest.Step{Header: map[string]string{"Etag": "1"}, Body: `{"PartitionKeyRanges":[{"id":"0","minInclusive":"","maxExclusive":"FF"}]}`}
+		return accountsReads(req, multiWrite)
 	})
 	account, err := cosmos.Open(t.Context(), "https://"+accountHost, cosmos.SharedKey(accountKey), cosmos.Options{Transport: script})
 	require.NoError(t, err)
 	t.Cleanup(account.Close)
 	return account, script
+}
+
+// accountsReads answers what the account reads on its own behalf.
+func accountsReads(req *http.Request, multiWrite bool) layertest.Step {
+	switch {
+	case req.URL.Path == "/":
+		return layertest.Step{Body: accountDocument(multiWrite, "a", "b", "c")}
+	case !strings.HasSuffix(req.URL.Path, "/pkranges"):
+		return layertest.Step{Body: `{"_rid":"rid=","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}`}
+	case req.Header.Get("If-None-Match") != "":
+		return layertest.Step{Status: http.StatusNotModified}
+	}
+	return layertest.Step{Header: map[string]string{"Etag": "1"}, Body: `{"PartitionKeyRanges":[{"id":"0","minInclusive":"","maxExclusive":"FF"}]}`}
 }
 
 // accountsOwn tells what the account reads on its own behalf.

@@ -48,6 +48,8 @@ type Kit struct {
 	// Limit is how long one request may take; 0 = an hour in a bubble of
 	// testing/synctest, 10 s on the wall clock.
 	Limit time.Duration
+
+	found *[]Step // what again has found, for all promises
 }
 
 // Promise is one thing that every layer has to keep.
@@ -92,6 +94,7 @@ func Check(layer middleware.Layer) []Finding { return Kit{Layer: layer}.Check() 
 // clock a layer's waits are waited for, and returning late is told from returning
 // at once only by the second; CheckVirtual has neither flaw.
 func (k Kit) Check() []Finding {
+	k.found = new([]Step)
 	findings := make([]Finding, 0, len(promises))
 	for _, p := range promises {
 		findings = append(findings, p.Check(k))
@@ -103,6 +106,7 @@ func (k Kit) Check() []Finding {
 // own: waits cost nothing and are exact. It does not fail t, which must not be in
 // a bubble.
 func (k Kit) CheckVirtual(t *testing.T) []Finding {
+	k.found = new([]Step)
 	findings := make([]Finding, 0, len(promises))
 	for _, p := range promises {
 		findings = append(findings, p.virtual(t, k))
@@ -113,6 +117,7 @@ func (k Kit) CheckVirtual(t *testing.T) []Finding {
 // Run is the Run of this kit.
 func (k Kit) Run(t *testing.T) {
 	t.Helper()
+	k.found = new([]Step)
 	for _, p := range promises {
 		t.Run(p.Name, func(t *testing.T) {
 			switch f := p.virtual(t, k); {

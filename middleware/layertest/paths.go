@@ -19,21 +19,25 @@ var usual = []Step{
 }
 
 // again finds the results after which the layer sends again.
-func (t *trial) again() (found []Step) {
-	asked := t.kit.Again
-	for _, step := range append(asked[:len(asked):len(asked)], usual...) {
-		b := t.newBase(step, Step{})
-		b.most = 1
-		c := t.call(t.wrap(b), t.request(context.Background(), newBodies()))
-		c.finish()
-		if b.count() > 1 {
-			found = append(found, step)
+func (t *trial) again() []Step {
+	if t.kit.found == nil {
+		t.kit.found = new([]Step)
+	}
+	asked, found := t.kit.Again, t.kit.found
+	if len(*found) == 0 {
+		for _, step := range append(asked[:len(asked):len(asked)], usual...) {
+			b := t.newBase(step, Step{})
+			b.most = 1
+			t.call(t.wrap(b), t.request(context.Background(), newBodies())).finish()
+			if b.count() > 1 {
+				*found = append(*found, step)
+			}
 		}
 	}
-	if len(asked) > 0 && len(found) == 0 {
+	if len(asked) > 0 && len(*found) == 0 {
 		t.breakf("it sends again after none of the results in Kit.Again")
 	}
-	return found
+	return *found
 }
 
 // path is one way through a layer, walked to its end: the answer has been read
@@ -44,8 +48,6 @@ type path struct {
 	bodies  *bodies
 	call    *call
 	touched []string // what was changed of the caller's request, at any time
-	body    string   // of the answer
-	readErr error
 }
 
 // way is what makes a path: a scripted base, a request body and when the caller
@@ -137,7 +139,7 @@ func (t *trial) walk(rt http.RoundTripper, w way) *path {
 		p.call.cancel()
 	}
 	p.call.wait()
-	p.body, p.readErr = p.call.finish()
+	p.call.finish()
 	t.rest()
 	if p.call.over() {
 		p.touched = append(p.touched, untouched.changes(p.call.req)...)

@@ -14,7 +14,6 @@ import (
 type snapshot struct {
 	req     http.Request // a shallow copy
 	url     url.URL
-	user    *url.Userinfo
 	header  http.Header
 	trailer http.Header
 	coding  []string

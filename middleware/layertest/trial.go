@@ -234,6 +234,8 @@ type call struct {
 	resp     *http.Response
 	err      error
 	panicked any
+	body     string // of the answer, once finished
+	readErr  error
 	hung     bool
 }
 
@@ -299,15 +301,15 @@ func (t *trial) call(rt http.RoundTripper, req *http.Request) *call {
 }
 
 // finish reads the answer to its end and closes it, as a good caller does.
-func (c *call) finish() (body string, err error) {
+func (c *call) finish() {
 	defer c.cancel()
 	if !c.over() || c.resp == nil || c.resp.Body == nil {
-		return "", nil
+		return
 	}
+	defer c.resp.Body.Close()
 	var buf bytes.Buffer
-	_, err = buf.ReadFrom(io.LimitReader(c.resp.Body, 8<<20))
-	c.resp.Body.Close()
-	return buf.String(), err
+	_, c.readErr = buf.ReadFrom(io.LimitReader(c.resp.Body, 8<<20))
+	c.body = buf.String()
 }
 
 // inLabels runs f under a profiler label, which all goroutines that come of it
