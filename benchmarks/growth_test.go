@@ -15,7 +15,7 @@ func BenchmarkGrowthByLayers(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			layers := make([]middleware.Layer, n)
 			for i := range layers {
-				layers[i] = workload.Prompt{Retries: 1}
+				layers[i] = workload.Again{Retries: 1}
 			}
 			drive(b, stack(b, workload.Terminal{}, layers...), workload.Get)
 		})

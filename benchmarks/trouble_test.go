@@ -19,19 +19,24 @@ const (
 )
 
 // BenchmarkRetry is one layer that sends again, not at all and so many times. The
-// terminal's own cost of each further send is in it, so is a wait of 1 ns.
+// terminal's own cost of each further send is in it.
 func BenchmarkRetry(b *testing.B) {
 	for _, c := range []struct {
 		name     string
 		statuses []int
+		wait     time.Duration
 	}{
-		{"none", nil},
-		{"1", []int{503}},
-		{"3", []int{503, 503, 503}},
+		{"none", nil, 0},
+		{"1", []int{503}, 0},
+		{"3", []int{503, 503, 503}, 0},
+		{"1 after a wait", []int{503}, 1},
+		{"3 after waits", []int{503, 503, 503}, 1},
 	} {
-		b.Run(c.name, func(b *testing.B) {
-			drive(b, stack(b, &workload.Flaky{Statuses: c.statuses}, workload.Prompt{Retries: 3}), workload.Get)
-		})
+		for _, kind := range []workload.Kind{workload.Get, workload.Post} {
+			b.Run(c.name+"/"+kind.String(), func(b *testing.B) {
+				drive(b, stack(b, &workload.Flaky{Statuses: c.statuses}, workload.Again{Retries: 3, Wait: c.wait}), kind)
+			})
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/reroute-go/reroute/middleware"
 	"github.com/reroute-go/reroute/middleware/ownership"
@@ -35,13 +36,17 @@ func API(base http.RoundTripper) (http.RoundTripper, error) {
 	return roundtrippers.APIBuilder{Dialect: rest.Dialect{}, Base: base}.Build()
 }
 
-// Prompt retries what is unavailable, so often and without a wait to speak of:
-// what a retry costs, not what it waits for. It is the policy that anybody would
-// write on the one retry loop.
-type Prompt struct{ Retries int }
+// Again retries what is unavailable, so often: the policy that anybody would write
+// on the one retry loop. It waits Wait before each retry, so that what a retry
+// costs can be told from what it waits for.
+type Again struct {
+	Retries int
+	Wait    time.Duration // 0 = not at all, without a timer
+}
 
-// Wrap never fails.
-func (p Prompt) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
-	budget := &middleware.Budget{Name: "prompt", Retries: p.Retries}
-	return middleware.Retry(next, rest.Dialect{}, middleware.WaitOn(middleware.Unavailable, budget, middleware.Backoff{Base: 1}), budget)
+// Wrap reports negative fields.
+func (a Again) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
+	budget := &middleware.Budget{Name: "again", Retries: a.Retries}
+	wait := middleware.Backoff{Base: a.Wait, Cap: a.Wait}
+	return middleware.Retry(next, rest.Dialect{}, middleware.WaitOn(middleware.Unavailable, budget, wait), budget)
 }
