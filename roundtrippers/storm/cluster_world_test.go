@@ -63,7 +63,7 @@ func (w *clusterWorld) open() (close func()) {
 	source, fetches := w.Source(), &flights{storm: w.storm, what: "the map", pause: 500 * time.Millisecond, early: 100 * time.Millisecond}
 	w.registry, err = ownership.New(ownership.Config{Source: ownership.MapSourceFunc(func(ctx context.Context, old *ownership.Map) (*ownership.Map, error) {
 		land := fetches.take()
-		rest(ctx, 2*time.Millisecond) // a map that takes no time is no map of a network: fetches would not overlap
+		lasts(ctx, 2*time.Millisecond) // a map that takes no time is no map of a network: fetches would not overlap
 		m, err := source.Fetch(ctx, old)
 		land(err == nil)
 		return m, err

@@ -65,9 +65,13 @@ func (c *cosmosClient) do(name string, write bool, method, path, body string, he
 		}
 	}
 	streamed := c.r.IntN(4) == 0
-	return op, c.send(c.rt, op, func(ctx context.Context) *http.Request {
+	r := c.send(c.rt, op, func(ctx context.Context) *http.Request {
 		return c.request(ctx, op, c.key, method, path, body, streamed, headers...)
 	})
+	if r.status == http.StatusBadRequest || r.status == http.StatusUnauthorized {
+		c.breakIn(op, "the service does not understand it: %s", r.body)
+	}
+	return op, r
 }
 
 func (w *cosmosWorld) request(ctx context.Context, op *operation, key int, method, path, body string, streamed bool, headers ...string) *http.Request {

@@ -36,7 +36,7 @@ func inflictHere(next http.RoundTripper, req *http.Request, fault string) (*http
 		<-req.Context().Done()
 		return nil, req.Context().Err()
 	case "slow answers", "late answers":
-		if !rest(req.Context(), map[string]time.Duration{"slow answers": 300 * time.Millisecond, "late answers": 4 * time.Second}[fault]) {
+		if !lasts(req.Context(), map[string]time.Duration{"slow answers": 300 * time.Millisecond, "late answers": 4 * time.Second}[fault]) {
 			_, _ = failed("read", 0)
 			return nil, req.Context().Err()
 		}
@@ -77,8 +77,8 @@ func answer(req *http.Request, code string) *http.Response {
 	}
 }
 
-// rest reports whether the context lasted.
-func rest(ctx context.Context, d time.Duration) bool {
+// lasts waits, and reports whether the context lasted.
+func lasts(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -157,6 +157,11 @@ func (s *storm) call(op *operation, act func(ctx context.Context)) *result {
 	if told := int64(r.report.Sends); r.err == nil && told != op.sends.Load() {
 		s.breakIn(op, "%d sends are told, %d were made", told, op.sends.Load())
 	}
+	for _, a := range r.report.Attempts {
+		if a.Err != nil && (strings.Contains(a.Err.Error(), "with Body length") || errors.Is(a.Err, http.ErrBodyReadAfterClose)) {
+			s.breakIn(op, "attempt %d was sent without its own body: %v", a.Number, a.Err)
+		}
+	}
 	if limit == 0 && (errors.Is(r.err, context.Canceled) || errors.Is(r.err, context.DeadlineExceeded)) {
 		s.breakIn(op, "a context that has no end is said to have ended")
 	}

@@ -72,10 +72,10 @@ const (
 
 // schedule draws when operations begin: one by one and in crowds, as it is the
 // crowds that races and refreshes suffer from.
-func (s *storm) schedule() {
+func (s *storm) schedule(clients int) {
 	r := s.rand(arrivalsChance, 0)
-	at := 10 * time.Second                        // the topology is old enough to be read again
-	for left := *operations * 9 / 10; left > 0; { // some of them are several operations
+	at := 10 * time.Second // the topology is old enough to be read again
+	for left := clients; left > 0; {
 		at += time.Duration(r.ExpFloat64() * float64(150*time.Millisecond))
 		a := arrival{at: at, count: 1}
 		switch r.IntN(40) {

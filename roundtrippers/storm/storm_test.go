@@ -16,6 +16,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -28,18 +29,20 @@ var (
 	operations = flag.Int("storm.ops", 400, "`number` of operations in each storm")
 )
 
-func TestStormCosmos(t *testing.T) { storms(t, cosmosStorm) }
+func TestStormCosmos(t *testing.T) { storms(t, cosmosStorm, 9) }
 
-func TestStormCluster(t *testing.T) { storms(t, clusterStorm) }
+func TestStormCluster(t *testing.T) { storms(t, clusterStorm, 9) }
 
+func TestStormAPI(t *testing.T) { storms(t, apiStorm, 10) }
 
-// storms raises one storm after the other.
-func storms(t *testing.T, rage func(*storm)) {
+// storms raises one storm after the other. tenths are how many clients it takes
+// for ten operations, as some make several.
+func storms(t *testing.T, rage func(*storm), tenths int) {
 	total := tally{}
 	started := time.Now()
 	for i := range *seeds {
 		s := newStorm(t, *firstSeed+uint64(i))
-		s.raise(rage)
+		s.raise(rage, *operations*tenths/10)
 		total.add(&s.tally)
 		if t.Failed() {
 			break
@@ -52,11 +55,11 @@ func storms(t *testing.T, rage func(*storm)) {
 }
 
 // raise plays one storm in a bubble of its own and tells of what broke in it.
-func (s *storm) raise(rage func(*storm)) {
+func (s *storm) raise(rage func(*storm), clients int) {
 	s.t.Helper()
 	defer func() {
 		if p := recover(); p != nil { // a bubble in which nothing moves any more
-			s.break_("panic: %v", p)
+			s.broken = append(s.broken, fmt.Sprintf("panic: %v\nunder way: %s\n%s", p, s.running(), inBubble()))
 		}
 		if len(s.broken) > 0 {
 			s.t.Errorf("replay: %s\n\n%s", s.replay(), s.tell())
@@ -67,11 +70,23 @@ func (s *storm) raise(rage func(*storm)) {
 		ctx, stop := context.WithCancelCause(context.Background())
 		defer stop(nil)
 		s.ctx, s.stop = ctx, stop
-		s.schedule()
+		s.schedule(clients)
 		watch := time.AfterFunc(s.lasts+2*time.Hour, func() { s.break_("operations go on, long after the storm: %s", s.running()) })
 		defer watch.Stop()
 		rage(s)
 	})
+}
+
+// inBubble tells what the goroutines do that are left in a bubble.
+func inBubble() string {
+	all := make([]byte, 1<<20)
+	var left []string
+	for text := range strings.SplitSeq(string(all[:runtime.Stack(all, true)]), "\n\n") {
+		if head, _, _ := strings.Cut(text, "\n"); strings.Contains(head, "synctest bubble") {
+			left = append(left, text)
+		}
+	}
+	return strings.Join(left[:min(5, len(left))], "\n\n")
 }
 
 // replay is the line that plays this storm again.
