@@ -30,7 +30,8 @@ type Verdict struct {
 	// RetryScheduled.
 	Replay bool
 	// Quiet is set where the re-send only goes on with a wait that was broken off
-	// before anything was sent: it is not told as a RetryScheduled either.
+	// before anything was sent: it is not told as a RetryScheduled either, and no
+	// shared limit of re-sends is asked for it.
 	Quiet bool
 	// Err, with a nil Budget, is put before the transport's error. It never
 	// replaces an answer.
@@ -166,8 +167,8 @@ func (r *retrier) wait(ctx context.Context, op *Operation, out Outcome, v Verdic
 	if !sleep(ctx, v.Wait) {
 		return op.stopOf(), context.Cause(ctx)
 	}
-	if v.Postpone <= 0 {
-		return NotStopped, nil // the limiter was asked before the wait
+	if v.Postpone <= 0 || v.Quiet {
+		return NotStopped, nil // the limiter was asked before the wait, or before the one that was broken off
 	}
 	for limiter := op.retryLimiter(); limiter != nil && !limiter.AllowRetry(); {
 		if !op.prolong(v.Budget, v.Postpone) {
@@ -217,7 +218,7 @@ func (r *retrier) prepare(ctx context.Context, op *Operation, req *http.Request,
 			return nil, Deadline, nil
 		}
 	}
-	if limiter := op.retryLimiter(); limiter != nil && v.Postpone <= 0 && !limiter.AllowRetry() {
+	if limiter := op.retryLimiter(); limiter != nil && v.Postpone <= 0 && !v.Quiet && !limiter.AllowRetry() {
 		return nil, BudgetSpent, nil
 	}
 	again, err := replayed(req)
