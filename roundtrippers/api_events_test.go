@@ -226,7 +226,7 @@ func randomSchedule(t *testing.T, seed uint64) map[int][]string {
 		}
 		pause := time.Duration(draw(10)) * 100 * time.Millisecond
 		if draw(4) == 0 {
-			timer := time.AfterFunc(time.Duration(draw(30))*100*time.Millisecond, cancel)
+			timer := time.AfterFunc(time.Duration(1+draw(30))*100*time.Millisecond, cancel)
 			defer timer.Stop()
 		}
 		if draw(16) == 0 {

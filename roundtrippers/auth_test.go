@@ -193,6 +193,41 @@ func TestAuth(t *testing.T) {
 			require.Equal(t, 8, c.sends())
 			require.EqualValues(t, 4, s.calls.Load())
 		}},
+		{"V077 the replay is none of the policy's retries", fresh(nil), apiSteps(401, 503, 200, 503, 401, 503), func(t *testing.T, c *apiClient) {
+			once := patiently(t.Context(), rest.Bounded(1))
+			want(t, c, once, 200)
+			require.Equal(t, 3, c.sends())
+			want(t, c, once, 503)
+			require.Equal(t, 6, c.sends())
+			require.Equal(t, "started, failed:status, started, failed:status, retry:2, started, ok:200, "+
+				"started, failed:status, retry:1, started, failed:status, started, failed:status", c.tags.String())
+		}},
+		{"V077 the replay passes the breaker, which opened while the token was fetched", fresh(func(s *tokenSource) { s.takes = time.Second }, threshold(1)), []layertest.Step{{Status: 401}, {Status: 503}, {Status: 200}}, func(t *testing.T, c *apiClient) {
+			var all sync.WaitGroup
+			all.Go(func() { // its 401 comes at 1 s, its token at 2 s
+				_, err := c.do(t.Context())
+				require.ErrorIs(t, err, middleware.ErrCircuitOpen)
+				var typed *middleware.Error
+				require.ErrorAs(t, err, &typed)
+				require.Equal(t, []int{401, 1}, []int{typed.LastStatus, typed.Report.Sends})
+			})
+			time.Sleep(1500 * time.Millisecond)
+			req := get(t.Context(), "https://api.test/rows")
+			req.Header.Set("Authorization", "Basic mine") // waits for no token
+			resp, err := c.rt.RoundTrip(req)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			all.Wait()
+			require.Equal(t, 2, c.sends())
+		}},
+		{"V077 the replay waits for a permit like any send", fresh(nil, func(b *roundtrippers.APIBuilder) { b.Concurrency.Limit = 1 }), []layertest.Step{{Status: 401, Delay: time.Second}, {Delay: time.Second}, {}}, func(t *testing.T, c *apiClient) {
+			var all sync.WaitGroup
+			all.Go(func() { want(t, c, t.Context(), 200) })
+			synctest.Wait()
+			all.Go(func() { want(t, c, t.Context(), 200) }) // is given the permit that the 401 frees
+			all.Wait()
+			require.Equal(t, []time.Duration{time.Second, time.Second}, c.gaps())
+		}},
 		{"V038 a 401 to the probe closes the breaker and is replayed", fresh(nil, threshold(2)), apiSteps(503, 503, 401, 200), func(t *testing.T, c *apiClient) {
 			want(t, c, essentially(t.Context()), 200)
 			require.Equal(t, 4, c.sends())

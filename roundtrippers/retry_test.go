@@ -86,6 +86,16 @@ func TestPriorityDecidesThePolicy(t *testing.T) {
 			want(t, c, essentially(t.Context()), 404)
 			require.Equal(t, 1, c.sends())
 		}},
+		{"V013 V023 V025 all of them, and redirects, whatever the policy", never, finalSteps(), func(t *testing.T, c *apiClient) {
+			for i := 0; i < len(finalSteps()); i += 3 {
+				status := finalSteps()[i].Status
+				want(t, c, t.Context(), status)
+				want(t, c, patiently(t.Context(), rest.Bounded(4)), status)
+				want(t, c, essentially(t.Context()), status)
+			}
+			require.Equal(t, len(finalSteps()), c.sends())
+			require.NotContains(t, c.tags.String(), "retry")
+		}},
 		{"V014 bounded counts retries", never, down, func(t *testing.T, c *apiClient) {
 			r := c.report(patiently(t.Context(), rest.Bounded(4)))
 			require.Equal(t, 5, c.sends())
@@ -109,6 +119,16 @@ func TestPriorityDecidesThePolicy(t *testing.T) {
 			require.Equal(t, "started, ok:302, started, ok:304", c.tags.String())
 		}},
 	})
+}
+
+// finalSteps are the answers that no policy repeats, each three times.
+func finalSteps() (steps []layertest.Step) {
+	for code := 300; code < 500; code++ {
+		if code != 408 && code != 421 && code != 429 {
+			steps = append(steps, repeatStep(3, layertest.Step{Status: code})...)
+		}
+	}
+	return steps
 }
 
 func TestThePriorityIsReadOnceV006(t *testing.T) {

@@ -147,6 +147,17 @@ func TestErrorsOfCalls(t *testing.T) {
 			require.Contains(t, failed.Detail, "connection refused")
 			require.ErrorIs(t, failed, syscall.ECONNREFUSED)
 		}},
+		{"V021 no answer in time, or no connection that holds", []layertest.Step{
+			{Err: handshakeTimeout{}}, {Err: syscall.ECONNRESET}, {Err: io.ErrUnexpectedEOF}, {Hang: true},
+		}, func(t *testing.T, api rest.API, _ *layertest.Script) {
+			attempts, err := roundtrippers.AttemptTimeout{After: second}.Wrap(api.Transport)
+			require.NoError(t, err)
+			api.Transport = attempts
+			for range 4 {
+				failed := failedAs(t, api.Get(t.Context(), "/", nil))
+				require.Equal(t, []any{rest.Transport, 0, 1, false}, []any{failed.Kind, failed.Status, failed.Attempts, failed.IsFinal()}, failed)
+			}
+		}},
 		{"V123 final or not", append(status(404, 401, 503, 429, 408), layertest.Step{Err: io.EOF}), func(t *testing.T, api rest.API, _ *layertest.Script) {
 			for _, final := range []bool{true, true, false, false, false, false} {
 				failed := failedAs(t, api.Get(t.Context(), "/", nil))
@@ -211,6 +222,42 @@ func TestErrorsOfCalls(t *testing.T) {
 			})
 		})
 	}
+}
+
+// handshakeTimeout is what net/http returns when TLS takes too long.
+type handshakeTimeout struct{}
+
+func (handshakeTimeout) Error() string   { return "net/http: TLS handshake timeout" }
+func (handshakeTimeout) Timeout() bool   { return true }
+func (handshakeTimeout) Temporary() bool { return true }
+
+// A token that cannot be had is final: the same call would fail again (V123).
+func TestACallWithoutATokenIsFinalV123(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, script, _ := over(t, func(b *roundtrippers.APIBuilder) {
+			b.Auth = &roundtrippers.Auth{Origins: []string{"https://api.test"}, Source: func(context.Context) (roundtrippers.Token, error) {
+				return roundtrippers.Token{}, io.ErrUnexpectedEOF
+			}}
+		})
+		failed := failedAs(t, api.Get(essential(t.Context()), "/", nil))
+		require.Equal(t, []any{rest.Auth, 0, 0, true}, []any{failed.Kind, failed.Attempts, failed.Status, failed.IsFinal()})
+		require.ErrorIs(t, failed, middleware.ErrNoCredential)
+		require.ErrorIs(t, failed, io.ErrUnexpectedEOF)
+		require.Empty(t, script.Sends())
+	})
+}
+
+func TestOnlyWritesArePushedV130(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for method, pushed := range map[string]bool{
+			http.MethodGet: false, http.MethodHead: false, http.MethodOptions: false, http.MethodTrace: false,
+			http.MethodPost: true, http.MethodPut: true, http.MethodPatch: true, http.MethodDelete: true,
+		} {
+			api, _, told := over(t, nil)
+			require.NoError(t, api.Send(t.Context(), method, "/rows", nil, nil, nil))
+			require.Equal(t, pushed, strings.Contains(told.String(), "write pushed"), method)
+		}
+	})
 }
 
 func answerWith(code int, body io.ReadCloser) (*http.Response, error) {
