@@ -87,7 +87,7 @@ func (op *Operation) typed(err error) error {
 	op.mu.Lock()
 	defer op.mu.Unlock()
 	e := &Error{
-		Stop: op.stop, Report: report, Err: err,
+		Stop: op.stop, Report: report, Err: discreet(err),
 		LastStatus: op.last.status, LastSubstatus: op.last.substatus, LastHeader: op.last.header,
 	}
 	if op.stop == Deadline {

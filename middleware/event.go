@@ -78,7 +78,7 @@ type Event struct {
 	Bytes   int64 // of the answer's body, as announced; -1 = unknown
 	Rows    int   // that were read: RowsPulled
 	Stop    Stop  // why nothing is sent again: GaveUp
-	Err     error // of the transport, or of the refresh; nil = it went well
+	Err     error // of the transport, its text without a URL's user and query, or of the refresh; nil = it went well
 }
 
 // Observer is told what happens to operations. It is called on the request path
@@ -111,6 +111,7 @@ func (op *Operation) emit(ctx context.Context, build func() Event) {
 	if e.Operation == "" {
 		e.Operation = op.Intent().Name
 	}
+	e.Err = discreet(e.Err)
 	(*observer)(ctx, e)
 }
 

@@ -76,7 +76,7 @@ type Attempt struct {
 	Elapsed time.Duration
 	// Wait came before this attempt.
 	Wait time.Duration
-	// Err is the transport's error.
+	// Err is the transport's error, its text without a URL's user and query.
 	Err error
 	// Written is how often net/http wrote the request's headers, where the attempt
 	// was traced; more than once means that it sent again by itself.
@@ -164,7 +164,7 @@ func (op *Operation) LastAttempt() Attempt {
 // told is an attempt as it is shown. Reading the wall clock once an operation, and
 // only the monotonic one after that, halves what time costs.
 func (op *Operation) told(a Attempt) Attempt {
-	a.Started = op.started.Add(a.begun)
+	a.Started, a.Err = op.started.Add(a.begun), discreet(a.Err)
 	return a
 }
 
