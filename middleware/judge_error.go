@@ -14,8 +14,8 @@ import (
 )
 
 // JudgeError judges a base transport's error by its kind (DESIGN rule 5): a
-// failed dial, a failed name lookup and a failed TLS handshake were not sent;
-// anything else may have been. What no repeat can mend is left to the
+// failed dial, a failed name lookup and a failed TLS handshake were not sent, a
+// refused HTTP/2 stream was not carried out; anything else may have been. What no repeat can mend is left to the
 // judgement of go-retryablehttp's default policy. Dialects call it for the
 // errors they have no better words for.
 func JudgeError(err error) Outcome {
@@ -28,6 +28,8 @@ func JudgeError(err error) Outcome {
 		return Outcome{Cause: Unmendable, Code: "request body"} // the caller's, each time (R32)
 	case notSent(err):
 		return Outcome{Cause: Unreachable, Unapplied: true, Code: "unreachable"}
+	case unprocessed(err):
+		return Outcome{Cause: Broken, Unapplied: true, Code: "refused stream"}
 	case timedOut(err):
 		return Outcome{Cause: Timeout, Code: "timeout"}
 	default:
@@ -70,6 +72,14 @@ func notSent(err error) bool {
 	}
 	// net/http keeps the type of this one to itself.
 	return strings.Contains(err.Error(), "TLS handshake timeout")
+}
+
+// unprocessed recognises, by the texts that net/http gives them, the HTTP/2 streams
+// that the server promises not to have begun with (RFC 9113, 6.8 and 8.7; R41).
+func unprocessed(err error) bool {
+	text := err.Error()
+	return strings.HasPrefix(text, "http2: Transport: cannot retry err [") ||
+		strings.HasPrefix(text, "stream error: ") && strings.Contains(text, "; REFUSED_STREAM")
 }
 
 func timedOut(err error) bool {

@@ -56,6 +56,12 @@ func TestErrorsAreJudgedByTheirKind(t *testing.T) { // DESIGN rule 5
 		{io.EOF, middleware.Broken, false},
 		{&net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)}, middleware.Broken, false},
 		{errBoom, middleware.Broken, false},
+		// R41: refused before anything was done with it; the others may have been carried out.
+		{errors.New("stream error: stream ID 3; REFUSED_STREAM; received from peer"), middleware.Broken, true},
+		{errors.New("http2: Transport: cannot retry err [stream error: stream ID 3; REFUSED_STREAM] after Request.Body was written; define Request.GetBody to avoid this error"), middleware.Broken, true},
+		{errors.New("stream error: stream ID 3; INTERNAL_ERROR; received from peer"), middleware.Broken, false},
+		{errors.New(`http2: server sent GOAWAY and closed the connection; LastStreamID=1, ErrCode=NO_ERROR, debug="; REFUSED_STREAM"`), middleware.Broken, false},
+		{errors.New("http: ContentLength=8 with Body length 3"), middleware.Unmendable, false}, // R32
 	} {
 		out := middleware.JudgeError(c.err)
 		require.Equal(t, c.cause, out.Cause, "%v", c.err)

@@ -158,7 +158,7 @@ func (op *Operation) endAttempt(r *recorder, place int, resp *http.Response, err
 	if resp != nil {
 		op.last = lastAnswer{status: resp.StatusCode, substatus: out.Substatus, header: resp.Header}
 	}
-	if out.Cause.Transient() && !out.Unapplied || out.Cause == Canceled || out.Cause == DeadlineExceeded {
+	if (out.Cause.Transient() || out.Cause == Unmendable) && !out.Unapplied || out.Cause == Canceled || out.Cause == DeadlineExceeded {
 		op.inDoubt = true
 	}
 	return op.told(*a), true
