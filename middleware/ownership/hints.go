@@ -12,7 +12,7 @@ import (
 // was read. There is at most one a segment. Reading takes no lock.
 type hints struct {
 	some sync.Map     // segment number to *hint
-	n    atomic.Int64 // of them; 0 spares the look-up
+	n    atomic.Int64 // of them, never too few; 0 spares the look-up
 }
 
 type hint struct {
@@ -40,11 +40,12 @@ func (h *hint) beats(m *held) bool {
 // learn adds a hint, unless a newer one is there.
 func (h *hints) learn(segment int, new *hint) bool {
 	for {
+		h.n.Add(1) // before it can be found: who finds one here must find it by of too
 		v, loaded := h.some.LoadOrStore(segment, new)
 		if !loaded {
-			h.n.Add(1)
 			return true
 		}
+		h.n.Add(-1)
 		if old := v.(*hint); new.epoch < old.epoch || new.epoch == old.epoch && new.epoch != 0 {
 			return old.owner == new.owner
 		}

@@ -1,9 +1,11 @@
 package ownership_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,6 +175,35 @@ func TestAThousandHintsAtOnceCostNoFetchEach(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.LessOrEqual(t, s.fetches.Load(), int64(2))
 	})
+}
+
+// Whoever is told that a hint is learned finds it, also while another goroutine has only just laid it.
+func TestALearnedHintIsSeenAtOnce(t *testing.T) { // R19
+	m := owned(7, "a")
+	source := ownership.MapSourceFunc(func(context.Context, *ownership.Map) (*ownership.Map, error) { return m, nil })
+	for range 2000 {
+		r, err := ownership.New(ownership.Config{Source: source, Debounce: time.Hour})
+		require.NoError(t, err)
+		_, err = r.Force(t.Context())
+		require.NoError(t, err)
+		used, err := r.Owner(t.Context(), "k")
+		require.NoError(t, err)
+		var unseen atomic.Int64
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				if !r.Learn("k", used, "b", 8) {
+					unseen.Add(1)
+				}
+				if target, err := r.Owner(t.Context(), "k"); err != nil || target.Endpoint != "b" {
+					unseen.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		r.Close()
+		require.Zero(t, unseen.Load())
+	}
 }
 
 func TestARejectedHintNoLongerHidesTheMap(t *testing.T) {

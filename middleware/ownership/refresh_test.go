@@ -375,7 +375,7 @@ func TestUnavailableAndMigratingNeverFetch(t *testing.T) { // Z063
 	}
 }
 
-func TestTheLastFailureLeavesARefreshBehind(t *testing.T) { // Z066, Z074, A4
+func TestTheLastFailureLeavesARefreshBehind(t *testing.T) { // Z040, Z066, Z074, A4: a trigger, no wait
 	for name, b := range map[string]roundtrippers.OwnershipBuilder{
 		"one attempt": {Reroute: roundtrippers.Reroute{Attempts: 1}},
 		"disabled":    {Switches: roundtrippers.Switches{DisableRetries: true}},

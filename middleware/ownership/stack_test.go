@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -20,9 +21,12 @@ import (
 )
 
 // One operation each, on a service where a owns the key and the map would say b.
+// The reference names Z024 and Z032 only as what in-doubt outcomes are told by (P04).
 func TestAnOperationMeetsChurn(t *testing.T) {
 	const ms = time.Millisecond
 	failures["untrusted"] = x509.UnknownAuthorityError{}
+	failures["cut off"] = io.ErrUnexpectedEOF
+	failures["refused stream"] = errors.New("stream error: stream ID 3; REFUSED_STREAM; received from peer")
 	failures["bad scheme"] = errors.New("unsupported protocol scheme")
 	for id, tc := range map[string]struct {
 		method  string // GET
@@ -35,11 +39,13 @@ func TestAnOperationMeetsChurn(t *testing.T) {
 		hosts   string
 		fetches int64
 		slept   time.Duration
+		stop    middleware.Stop // answered
+		doubt   bool            // some attempt may have been carried out unnoticed
 	}{
 		"Z001 moved":                               {a: []string{"421"}, b: []string{"200"}, want: 200, hosts: "a b", fetches: 1, slept: 100 * ms},
 		"Z002 ownership changing":                  {a: []string{"503/ownership-changing"}, b: []string{"200"}, want: 200, hosts: "a b", fetches: 1, slept: 100 * ms},
 		"Z003 replica write rejected":              {method: "PUT", a: []string{"421/replica-write-rejected"}, b: []string{"200"}, want: 200, hosts: "a b", fetches: 1, slept: 100 * ms},
-		"Z004 bare 503":                            {a: []string{"503", "200"}, want: 200, hosts: "a a", slept: 100 * ms},
+		"Z004 bare 503":                            {a: []string{"503", "200"}, want: 200, hosts: "a a", slept: 100 * ms, doubt: true},
 		"Z005 migrating":                           {a: []string{"503/migrating", "200"}, want: 200, hosts: "a a", slept: 800 * ms},
 		"Z006 not found":                           {a: []string{"404"}, want: 404, hosts: "a"},
 		"Z007 conflict":                            {a: []string{"409"}, want: 409, hosts: "a"},
@@ -50,37 +56,44 @@ func TestAnOperationMeetsChurn(t *testing.T) {
 		"Z011 an unknown word leaves it to 500":    {a: []string{"500/banana"}, want: 500, hosts: "a"},
 		"Z012 success ignores the header":          {a: []string{"200/moved"}, want: 200, hosts: "a"},
 		"Z013 case and space do not matter":        {a: []string{"503/  MoVed "}, b: []string{"200"}, want: 200, hosts: "a b", fetches: 1, slept: 100 * ms},
-		"Z018 429 is no churn":                     {a: []string{"429"}, want: 429, hosts: "a"},
-		"Z018 401 is no churn":                     {a: []string{"401"}, want: 401, hosts: "a"},
+		"Z018 429 is no churn":                     {a: []string{"429"}, want: 429, hosts: "a", stop: middleware.NotRetried},
+		"Z018 401 is no churn":                     {a: []string{"401"}, want: 401, hosts: "a", stop: middleware.NotRetried},
 		"Z019 success costs nothing":               {a: []string{"200"}, want: 200, hosts: "a"},
-		"Z020 exhausted: the last answer as it is": {a: []string{"421"}, after: "a", want: 421, hosts: "a a a", fetches: 2, slept: 300 * ms},
+		"Z020 exhausted: the last answer as it is": {a: []string{"421"}, after: "a", want: 421, hosts: "a a a", fetches: 2, slept: 300 * ms, stop: middleware.BudgetSpent},
 		"Z021 each wait by its own attempt":        {a: []string{"421"}, b: []string{"503/migrating", "200"}, want: 200, hosts: "a b b", fetches: 1, slept: 1700 * ms},
 		"Z022 an answer ends it at any attempt":    {a: []string{"421"}, b: []string{"409"}, want: 409, hosts: "a b", fetches: 1, slept: 100 * ms},
 		"Z023 refused":                             {b: []string{"200"}, want: 200, hosts: "a b", fetches: 1, slept: 100 * ms},
-		"Z023 reset":                               {a: []string{"reset"}, b: []string{"200"}, want: 200, hosts: "a b", fetches: 1, slept: 100 * ms},
-		"Z027 an unknown error":                    {a: []string{"unknown"}, is: errUnknown, hosts: "a"},
-		"Z028 an untrusted certificate":            {a: []string{"untrusted"}, is: failures["untrusted"], hosts: "a"},
-		"Z028 an unsupported scheme":               {a: []string{"bad scheme"}, is: failures["bad scheme"], hosts: "a"},
+		"Z023 reset":                               {a: []string{"reset"}, b: []string{"200"}, want: 200, hosts: "a b", fetches: 1, slept: 100 * ms, doubt: true},
+		"Z024 cut off: sent, outcome unknown":      {method: "PUT", a: []string{"cut off"}, b: []string{"200"}, want: 200, hosts: "a b", fetches: 1, slept: 100 * ms, doubt: true},
+		"Z024 refused: nothing was sent":           {method: "PUT", b: []string{"200"}, want: 200, hosts: "a b", fetches: 1, slept: 100 * ms},
+		"Z027 an unknown error":                    {a: []string{"unknown"}, is: errUnknown, hosts: "a", stop: middleware.NotRetried, doubt: true},
+		"Z028 an untrusted certificate":            {a: []string{"untrusted"}, is: failures["untrusted"], hosts: "a", stop: middleware.NotRetried},
+		"Z028 an unsupported scheme":               {a: []string{"bad scheme"}, is: failures["bad scheme"], hosts: "a", stop: middleware.NotRetried},
 		"Z029 the dial's own timeout":              {a: []string{"dial timeout"}, b: []string{"200"}, want: 200, hosts: "a b", fetches: 1, slept: 100 * ms},
-		"Z030 unguarded POST, maybe sent":          {method: "POST", a: []string{"reset"}, b: []string{"201"}, is: middleware.ErrNotRepeatable, hosts: "a", fetches: 1},
-		"Z030 unguarded PATCH, bare 503":           {method: "PATCH", a: []string{"503"}, want: 503, hosts: "a"},
-		"Z030 opted in": {method: "POST", a: []string{"reset"}, b: []string{"201"}, want: 201, hosts: "a b", fetches: 1, slept: 100 * ms,
+		"Z030 unguarded POST, maybe sent":          {method: "POST", a: []string{"reset"}, b: []string{"201"}, is: middleware.ErrNotRepeatable, hosts: "a", fetches: 1, stop: middleware.NotRepeatable, doubt: true},
+		"Z030 unguarded PATCH, bare 503":           {method: "PATCH", a: []string{"503"}, want: 503, hosts: "a", stop: middleware.NotRepeatable, doubt: true},
+		"Z030 opted in": {method: "POST", a: []string{"reset"}, b: []string{"201"}, want: 201, hosts: "a b", fetches: 1, slept: 100 * ms, doubt: true,
 			builder: roundtrippers.OwnershipBuilder{NoGuard: true}},
-		"Z030 guarded by a key":              {method: "POST", header: []string{"Idempotency-Key", "1"}, a: []string{"reset"}, b: []string{"201"}, want: 201, hosts: "a b", fetches: 1, slept: 100 * ms},
-		"Z030 guarded by a precondition":     {method: "PATCH", header: []string{"If-Match", `"8"`}, a: []string{"reset"}, b: []string{"200"}, want: 200, hosts: "a b", fetches: 1, slept: 100 * ms},
-		"Z030 POST that was never sent":      {method: "POST", b: []string{"201"}, want: 201, hosts: "a b", fetches: 1, slept: 100 * ms},
-		"Z031 a typed rejection: any method": {method: "POST", a: []string{"421"}, b: []string{"201"}, want: 201, hosts: "a b", fetches: 1, slept: 100 * ms},
-		"Z031 unavailable in words":          {method: "POST", a: []string{"503/unavailable", "201"}, want: 201, hosts: "a a", slept: 100 * ms},
-		"Z033 attempts bind":                 {a: []string{"421"}, after: "a", want: 421, hosts: "a a a", fetches: 2, slept: 300 * ms, builder: roundtrippers.OwnershipBuilder{OperationTimeout: time.Minute}},
-		"Z035 no timeout":                    {a: []string{"503"}, want: 503, hosts: "a a a", slept: 300 * ms, builder: roundtrippers.OwnershipBuilder{OperationTimeout: -1}},
-		"Z037 one attempt":                   {a: []string{"503"}, want: 503, hosts: "a", builder: roundtrippers.OwnershipBuilder{Reroute: roundtrippers.Reroute{Attempts: 1}}},
-		"Z047 Retry-After lengthens":         {a: []string{"503/migrating/1", "200"}, want: 200, hosts: "a a", slept: time.Second},
-		"Z047 within the cap":                {a: []string{"503/migrating/60", "200"}, want: 200, hosts: "a a", slept: 2 * time.Second},
-		"Z047 and never shortens":            {a: []string{"503/migrating/0", "200"}, want: 200, hosts: "a a", slept: 800 * ms},
-		"Z084 guard and churn":               {method: "PUT", header: []string{"If-Match", `"8"`}, a: []string{"421"}, b: []string{"412"}, want: 412, hosts: "a b", fetches: 1, slept: 100 * ms},
-		"Z090 428":                           {method: "PUT", a: []string{"428"}, want: 428, hosts: "a"},
-		"Z090 423":                           {method: "PUT", a: []string{"423"}, want: 423, hosts: "a"},
-		"P16 a wedged owner": {a: []string{"503"}, b: []string{"200"}, want: 200, hosts: "a a b", fetches: 1, slept: 300 * ms,
+		"Z030 guarded by a key":                  {method: "POST", header: []string{"Idempotency-Key", "1"}, a: []string{"reset"}, b: []string{"201"}, want: 201, hosts: "a b", fetches: 1, slept: 100 * ms, doubt: true},
+		"Z030 guarded by a precondition":         {method: "PATCH", header: []string{"If-Match", `"8"`}, a: []string{"reset"}, b: []string{"200"}, want: 200, hosts: "a b", fetches: 1, slept: 100 * ms, doubt: true},
+		"Z030 POST that was never sent":          {method: "POST", b: []string{"201"}, want: 201, hosts: "a b", fetches: 1, slept: 100 * ms},
+		"Z031 a typed rejection: any method":     {method: "POST", a: []string{"421"}, b: []string{"201"}, want: 201, hosts: "a b", fetches: 1, slept: 100 * ms},
+		"Z031 unavailable in words":              {method: "POST", a: []string{"503/unavailable", "201"}, want: 201, hosts: "a a", slept: 100 * ms},
+		"Z032 a bare 503 leaves a POST in doubt": {method: "POST", a: []string{"503"}, want: 503, hosts: "a", stop: middleware.NotRepeatable, doubt: true},
+		"Z032 so does a gateway's 504":           {method: "POST", a: []string{"504"}, want: 504, hosts: "a", stop: middleware.NotRepeatable, doubt: true},
+		"Z032 a rejection in words does not":     {method: "POST", a: []string{"503/migrating"}, want: 503, hosts: "a a a", slept: 2400 * ms, stop: middleware.BudgetSpent},
+		"Z032 a write of unknown end":            {method: "POST", a: []string{"unknown"}, is: errUnknown, hosts: "a", stop: middleware.NotRetried, doubt: true},
+		"R41 a refused stream is sent again":     {method: "POST", a: []string{"refused stream"}, b: []string{"201"}, want: 201, hosts: "a b", fetches: 1, slept: 100 * ms},
+		"Z033 attempts bind":                     {a: []string{"421"}, after: "a", want: 421, hosts: "a a a", fetches: 2, slept: 300 * ms, stop: middleware.BudgetSpent, builder: roundtrippers.OwnershipBuilder{OperationTimeout: time.Minute}},
+		"Z035 no timeout":                        {a: []string{"503"}, want: 503, hosts: "a a a", slept: 300 * ms, stop: middleware.BudgetSpent, doubt: true, builder: roundtrippers.OwnershipBuilder{OperationTimeout: -1}},
+		"Z037 one attempt":                       {a: []string{"503"}, want: 503, hosts: "a", stop: middleware.BudgetSpent, doubt: true, builder: roundtrippers.OwnershipBuilder{Reroute: roundtrippers.Reroute{Attempts: 1}}},
+		"Z047 Retry-After lengthens":             {a: []string{"503/migrating/1", "200"}, want: 200, hosts: "a a", slept: time.Second},
+		"Z047 within the cap":                    {a: []string{"503/migrating/60", "200"}, want: 200, hosts: "a a", slept: 2 * time.Second},
+		"Z047 and never shortens":                {a: []string{"503/migrating/0", "200"}, want: 200, hosts: "a a", slept: 800 * ms},
+		"Z084 guard and churn":                   {method: "PUT", header: []string{"If-Match", `"8"`}, a: []string{"421"}, b: []string{"412"}, want: 412, hosts: "a b", fetches: 1, slept: 100 * ms},
+		"Z090 428":                               {method: "PUT", a: []string{"428"}, want: 428, hosts: "a"},
+		"Z090 423":                               {method: "PUT", a: []string{"423"}, want: 423, hosts: "a"},
+		"P16 a wedged owner": {a: []string{"503"}, b: []string{"200"}, want: 200, hosts: "a a b", fetches: 1, slept: 300 * ms, doubt: true,
 			builder: roundtrippers.OwnershipBuilder{Reroute: roundtrippers.Reroute{SuspectAfter: 2}}},
 	} {
 		t.Run(id, func(t *testing.T) {
@@ -119,7 +132,12 @@ func TestAnOperationMeetsChurn(t *testing.T) {
 					require.Equal(t, steps[len(steps)-1], text(t, resp), "the last answer, unread")
 				}
 				require.Equal(t, len(s.script.Sends()), report.Sends)
-				require.NotEqual(t, middleware.NotStopped, report.Stop, "X20")
+				stop := tc.stop
+				if stop == middleware.NotStopped {
+					stop = middleware.Answered
+				}
+				require.Equal(t, stop, report.Stop, "X20")
+				require.Equal(t, tc.doubt, report.InDoubt)
 				for _, send := range s.script.Sends() { // Z003, Z083
 					require.Equal(t, body, send.Body)
 					require.Equal(t, send.URL.Host, send.Host, "Z092")
