@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -173,8 +174,14 @@ func (t *tokens) fetch(ctx context.Context) (token Token, err error) {
 			err = fmt.Errorf("the token source panicked: %v", p)
 		}
 	}()
-	return t.source(ctx)
+	token, err = t.source(ctx)
+	if err == nil && strings.ContainsFunc(token.Value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+		return Token{}, errBadToken // a base that is not net/http might write it as it is
+	}
+	return token, err
 }
+
+var errBadToken = errors.New("the token holds a control character")
 
 // land ends f, unless it has been ended.
 func (t *tokens) land(f *tokenFlight, token Token, err error) {

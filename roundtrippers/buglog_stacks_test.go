@@ -43,6 +43,9 @@ type tuned struct {
 
 var kvDialect = &ownership.Dialect{Key: ownership.PathKey("/kv/")}
 
+// kvRest is the dialect of plain APIs.
+var kvRest = rest.Dialect{}
+
 var kinds = []string{"Builder", "APIBuilder", "OwnershipBuilder"}
 
 // makeReady builds the stack of a kind over base. node is where base serves: "" for

@@ -128,6 +128,8 @@ func TestOnlyHostsOfTheAccountMayBeNamed(t *testing.T) {
 		{"http://localhost:8081", []string{"http://127.0.0.1:9", "http://localhost:10"}, []string{"http://local", "http://localhost.com"}},
 		{"https://10.1.2.3:8081", []string{"https://10.1.2.3:9"}, []string{"https://10.1.2.4", "https://127.0.0.1", "http://10.1.2.3:8081"}},
 		{"https://[2001:db8::1]:8081", []string{"https://[2001:DB8:0::1]:9"}, []string{"https://[2001:db8::2]:8081"}},
+		{"https://acct.example", []string{"https://acct.example:444"}, []string{"https://acct-evil.example", "https://acct-west.example:443"}},
+		{"https://acct.docs.example", []string{"https://acct-west.docs.example"}, []string{"https://acct-west.example"}},
 		{"http://cosmos:8081", []string{"http://cosmos:9", "http://cosmos-west:8081"}, []string{"http://cosmos.example", "http://other", "http://cosmoswest"}},
 	} {
 		d := domainOf(endpoint(t, c.account), []*url.URL{endpoint(t, c.account[:strings.Index(c.account, ":")]+"://front.example:8443")})

@@ -10,7 +10,8 @@ import (
 // rule 8).
 //
 // The account acct at acct.documents.azure.com owns that host and acct-{anything}.documents.azure.com, which is how
-// the service names its regions. An account at an address, or on the loopback (a simulator), owns every port of that
+// the service names its regions. Below a top-level domain anybody can register a name, so that acct.example owns no
+// acct-west.example; a name without a dot is one of the user's own network. An account at an address, or on the loopback (a simulator), owns every port of that
 // address, or of the loopback. Ports are not compared otherwise either. The hosts that the user configured are owned
 // in any case.
 type domain struct {
@@ -72,6 +73,9 @@ func (d *domain) ownsName(host string) bool {
 		return false
 	}
 	region, ok := strings.CutPrefix(label, d.account)
+	if d.parent != "" && !strings.Contains(d.parent, ".") && region != "" {
+		return false
+	}
 	return ok && (region == "" || len(region) > 1 && region[0] == '-')
 }
 

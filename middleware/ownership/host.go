@@ -13,7 +13,7 @@ const maxHost = 260
 // validHost reports whether text is host[:port] and nothing else: no scheme,
 // path, user, space or junk that a URL would make something else of.
 func validHost(text string) bool {
-	if text == "" || len(text) > maxHost || strings.ContainsAny(text, "/?#@\\% \t\r\n") {
+	if text == "" || len(text) > maxHost || strings.ContainsAny(text, `/?#@\%`) || strings.ContainsFunc(text, notVisible) {
 		return false
 	}
 	u, err := url.Parse("http://" + text)
@@ -27,6 +27,9 @@ func validHost(text string) bool {
 	n, err := strconv.ParseUint(port, 10, 16)
 	return err == nil && n > 0
 }
+
+// notVisible: names of other scripts come in their ASCII form, xn--.
+func notVisible(r rune) bool { return r <= ' ' || r > '~' }
 
 // allows reports whether an answer may send credentials to host: it is named by
 // pattern, which is a host, a host:port, or a suffix that starts with a dot.

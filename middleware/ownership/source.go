@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/reroute-go/reroute/middleware"
@@ -21,8 +22,9 @@ import (
 //	{"epoch": 8, "segments": [{"owner": "a:80", "replica": "b:80"}, ...], "nodes": ["c:80"]}
 type HTTPSource struct {
 	URL string // required
-	// Client sends; nil = one of its own that follows no redirects. Do not give
-	// the client whose requests the map routes: it would wait for itself.
+	// Client sends; nil = one of its own. Redirects are followed only if its
+	// CheckRedirect says so: Header would go along. Do not give the client whose
+	// requests the map routes: it would wait for itself.
 	Client *http.Client
 	Header http.Header // added to each request, such as a credential
 	// MaxBytes bounds the answer's body; 0 = 64 MiB.
@@ -43,8 +45,15 @@ func (e *FetchError) Error() string {
 	if e.Status != 0 && e.Err == nil {
 		return fmt.Sprintf("ownership: map service answered %d", e.Status)
 	}
-	return fmt.Sprintf("ownership: map not read: %v", middleware.Redact(e.Err))
+	text := middleware.Redact(e.Err).Error()
+	if len(text) > maxText { // JSON's errors repeat numbers whole
+		text = strings.ToValidUTF8(text[:maxText], "") + "..."
+	}
+	return "ownership: map not read: " + text
 }
+
+// maxText bounds what an error says.
+const maxText = 500
 
 // MarshalText gives loggers that marshal what Error shows.
 func (e *FetchError) MarshalText() ([]byte, error) { return []byte(e.Error()), nil }
@@ -114,13 +123,15 @@ func (s *HTTPSource) Fetch(ctx context.Context, old *Map) (*Map, error) {
 }
 
 func (s *HTTPSource) client() *http.Client {
-	if s.Client != nil {
-		return s.Client
-	}
 	s.once.Do(func() {
-		s.own = &http.Client{
-			Transport:     http.DefaultTransport.(*http.Transport).Clone(),
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		s.own = &http.Client{}
+		if s.Client != nil {
+			*s.own = *s.Client
+		} else {
+			s.own.Transport = http.DefaultTransport.(*http.Transport).Clone()
+		}
+		if s.own.CheckRedirect == nil {
+			s.own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 		}
 	})
 	return s.own

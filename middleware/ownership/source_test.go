@@ -9,10 +9,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/reroute-go/reroute/middleware"
+	"github.com/reroute-go/reroute/middleware/layertest"
 	"github.com/reroute-go/reroute/middleware/ownership"
 )
 
@@ -79,9 +81,24 @@ func TestRealMapSourceFollowsNoRedirect(t *testing.T) {
 	defer stranger.Close()
 	server := httptest.NewServer(http.RedirectHandler(stranger.URL, http.StatusTemporaryRedirect))
 	defer server.Close()
-	_, err := (&ownership.HTTPSource{URL: server.URL}).Fetch(t.Context(), nil)
-	require.ErrorContains(t, err, "307")
+	for _, client := range []*http.Client{nil, {}, {Timeout: time.Minute}} {
+		_, err := (&ownership.HTTPSource{URL: server.URL, Client: client, Header: http.Header{"X-Api-Key": {"secret"}}}).Fetch(t.Context(), nil)
+		require.ErrorContains(t, err, "307")
+	}
 	require.Zero(t, strangers.Load())
+	follows := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return nil }}
+	_, err := (&ownership.HTTPSource{URL: server.URL, Client: follows}).Fetch(t.Context(), nil)
+	require.Error(t, err)
+	require.EqualValues(t, 1, strangers.Load(), "unless the client says so itself")
+}
+
+func TestAMapOfJunkGivesAShortError(t *testing.T) {
+	for _, body := range []string{`{"epoch":` + strings.Repeat("9", 1<<20) + `}`, `{"segments":"` + strings.Repeat("x", 1<<20) + `"}`, strings.Repeat("[", 20000)} {
+		script := layertest.NewScript(t, layertest.Step{Body: body})
+		_, err := (&ownership.HTTPSource{URL: "http://map.test", Client: &http.Client{Transport: script}}).Fetch(t.Context(), nil)
+		require.Error(t, err)
+		require.Less(t, len(err.Error()), 600)
+	}
 }
 
 // Whatever a map service says, what is accepted can be routed by.
