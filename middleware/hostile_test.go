@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -193,3 +194,27 @@ func TestACutAttemptThatHadAConnectionMayHaveBeenSent(t *testing.T) {
 type uncomparable []error
 
 func (e uncomparable) Error() string { return errors.Join(e...).Error() }
+
+func TestADialThatFailsAfterNetHTTPHasSentSaysNothingOfThatSend(t *testing.T) {
+	// A request with an Idempotency-Key is sent again by net/http itself when its connection dies, and then the dial may
+	// fail: the storm has found a write that was carried out and not told to be in doubt.
+	for _, sent := range []bool{false, true} {
+		base := middleware.RoundTripperFunc(func(req *http.Request) (*http.Response, error) {
+			trace := httptrace.ContextClientTrace(req.Context())
+			trace.GetConn("h:443")
+			if sent {
+				trace.WroteHeaders()
+			}
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errBoom}
+		})
+		traced := middleware.LayerFunc(func(next http.RoundTripper) http.RoundTripper {
+			return middleware.Operate(next, dialect{}, func(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
+				return next.RoundTrip(op.Trace(req))
+			})
+		})
+		err := failed(t, stack(t, base, traced), request(t.Context(), http.MethodPost, nil))
+		require.Equal(t, middleware.Unreachable, err.Outcome.Cause)
+		require.Equal(t, sent, err.Report.InDoubt)
+		require.Equal(t, !sent, err.Report.Attempts[0].NotSent)
+	}
+}

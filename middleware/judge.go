@@ -90,7 +90,13 @@ func (op *Operation) judge(d Dialect, resp *http.Response, err error) Outcome {
 	if errors.As(err, &inner) && inner.Outcome.Cause != Unjudged {
 		return inner.Outcome
 	}
-	return op.ask(d, nil, err)
+	out := op.ask(d, nil, err)
+	if out.Unapplied && notSent(err) && op.hasWritten() {
+		// net/http has sent it before, by itself, on a connection that had died: the
+		// dial that failed after that says nothing of what became of it.
+		out.Unapplied = false
+	}
+	return out
 }
 
 // ask has d judge while mu, which is held, is free: a dialect may ask the operation.

@@ -31,3 +31,6 @@ func (op *Operation) neverWritten(err error) bool {
 	cut := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrAttemptTimeout)
 	return op.asked.Load() && op.wrote.Load() == 0 && !(cut && op.got.Load())
 }
+
+// hasWritten reports whether the trace saw the headers of the last attempt written.
+func (op *Operation) hasWritten() bool { return op.wrote.Load() > 0 }
