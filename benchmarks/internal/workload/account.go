@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/reroute-go/reroute/middleware/cosmos"
 	"github.com/reroute-go/reroute/roundtrippers"
@@ -22,6 +23,7 @@ const (
 func Open(ranges int, opts cosmos.Options) (*cosmos.Account, *Service, error) {
 	s := NewService(ranges)
 	opts.Transport = s
+	opts.Partitions.RefreshWait = time.Minute // 10,000 ranges may take their time on a busy machine
 	a, err := cosmos.Open(context.Background(), Endpoint, cosmos.SharedKey(key), opts)
 	return a, s, err
 }

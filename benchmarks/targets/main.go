@@ -1,0 +1,84 @@
+// Targets runs the benchmarks by which the design's targets are measured and
+// writes what they say into benchmarks/README.md. From the repository's root, on
+// a machine that does nothing else:
+//
+//	go run ./benchmarks/targets         # about 2 minutes, rewrites the table
+//	go run ./benchmarks/targets -short  # some seconds, prints it
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reroute-go/reroute/benchmarks/internal/measure"
+)
+
+const document = "benchmarks/README.md"
+
+func main() {
+	short := flag.Bool("short", false, "measure little, and only print")
+	flag.Parse()
+	if err := run(*short); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(short bool) error {
+	rounds, spell := 7, 300*time.Millisecond
+	if short {
+		rounds, spell = 1, time.Millisecond
+	}
+	found, err := measure.GoBench("./benchmarks/", pattern(), rounds, spell)
+	if err != nil {
+		return err
+	}
+	table, err := tableOf(found)
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("\n%s\nMedians of %d rounds of %v. %s.\n\n", table, rounds, spell, measure.Machine())
+	fmt.Print(text)
+	if short {
+		return nil
+	}
+	return measure.Rewrite(document, "targets", text)
+}
+
+// pattern matches the benchmarks that the rows need, and no others.
+func pattern() string {
+	var list []string
+	for _, r := range rows {
+		for _, b := range r.benchmarks {
+			if exact := "^Benchmark" + strings.ReplaceAll(b, "/", "$/^") + "$"; !slices.Contains(list, exact) {
+				list = append(list, exact)
+			}
+		}
+	}
+	return strings.Join(list, "|")
+}
+
+func tableOf(found map[string][]measure.Metrics) (string, error) {
+	lines := [][]string{{"what", "target", "measured", "reached", "benchmark"}}
+	for _, r := range rows {
+		f := figures{found: found}
+		what, names := r.what, "`Benchmark"+strings.Join(r.benchmarks, "`, `Benchmark")+"`"
+		for _, limit := range r.limits {
+			value := limit.of(&f)
+			if f.missing != "" {
+				return "", fmt.Errorf("no benchmark %s", f.missing)
+			}
+			verdict := "yes"
+			if value > limit.most {
+				verdict = "**no**"
+			}
+			lines = append(lines, []string{what, limit.target, fmt.Sprintf(limit.format, value), verdict, names})
+			what, names = "", ""
+		}
+	}
+	return measure.Table(lines), nil
+}
