@@ -29,11 +29,14 @@ type apiWorld struct {
 	source *tokenSource
 	keyed  bool // jobs carry an Idempotency-Key
 
-	circuit  *roundtrippers.Circuit
-	limit    *roundtrippers.RateLimit // nil = none
-	inFlight atomic.Int64
-	most     int64 // in flight
-	resends  *resends
+	circuit   *roundtrippers.Circuit
+	perSecond float64 // the rate limit, 0 = none
+	inFlight  atomic.Int64
+	most      int64    // in flight
+	resends   *resends // nil = they share no budget
+
+	second atomic.Int64 // of the storm
+	sent   atomic.Int64 // in it
 }
 
 func apiStorm(s *storm) {
@@ -77,7 +80,8 @@ func (w *apiWorld) open() (close func()) {
 		b.IdempotencyKey = &roundtrippers.IdempotencyKey{}
 	}
 	if r.IntN(2) == 0 {
-		b.RateLimit = &roundtrippers.RateLimit{PerSecond: pick(r, 30.0, 100)}
+		w.perSecond = pick(r, 30.0, 100)
+		b.RateLimit = &roundtrippers.RateLimit{PerSecond: w.perSecond}
 	}
 	if r.IntN(2) == 0 {
 		b.RetryBudget = &roundtrippers.RetryBudget{}
@@ -87,7 +91,7 @@ func (w *apiWorld) open() (close func()) {
 	w.rt, err = b.Build()
 	w.must(err)
 	w.api = rest.API{Transport: w.rt, BaseURL: origin}
-	w.note("keys %t, %d in flight, rate limit %t, retry budget %t", w.keyed, w.most, b.RateLimit != nil, b.RetryBudget != nil)
+	w.note("keys %t, %d in flight, rate limit %t, retry budget %t", w.keyed, w.most, w.perSecond > 0, b.RetryBudget != nil)
 	return func() {
 		transport.CloseIdleConnections()
 		_ = w.server.server.Close()
@@ -125,6 +129,12 @@ func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
 		c.break_("%d requests in flight, %d are allowed", n, c.most)
 	}
 	defer c.inFlight.Add(-1)
+	if second := int64(c.now() / time.Second); c.second.Swap(second) != second {
+		c.sent.Store(0)
+	}
+	if n := float64(c.sent.Add(1)); c.perSecond > 0 && n > 2*c.perSecond+1 { // a second's tokens and those saved before
+		c.break_("%.0f sends in a second, with a limit of %.0f", n, c.perSecond)
+	}
 	if op := operationOf(req.Context()); op != nil && c.resends != nil {
 		c.resends.sent(op.sends.Load() > 0)
 	}

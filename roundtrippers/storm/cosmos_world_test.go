@@ -98,18 +98,22 @@ func (w *cosmosWorld) open() (close func()) {
 	w.must(err)
 	w.wire = &wire{storm: w.storm, next: pools, place: w.placeOf, inflict: inflict, probe: w.probeOf}
 	b := roundtrippers.Builder{
-		Dialect: w.account, Regions: w.account.Regions, Partitions: w.account.Partitions,
+		Dialect: w.account, Regions: w.account.Regions,
 		Observe:        w.observe,
 		AttemptTimeout: 3100 * time.Millisecond,
 		Failover:       roundtrippers.Failover{Converge: r.IntN(2) == 0},
 		Route:          roundtrippers.Route{StrictExclusion: true}, // regions leave: all that are left may be excluded
 		Base:           w.wire,
 	}
+	partitioned := w.ppaf || r.IntN(6) > 0
+	if partitioned {
+		b.Partitions = w.account.Partitions
+	}
 	w.rt, err = b.Build()
 	w.must(err)
 	w.most = boundOf(w.rt)
-	w.note("regions %q, multi-write %t, partition failover %t, %d ranges, preferred %q, converge %t",
-		w.regions, w.lenient, w.ppaf, config.Ranges, preferred, b.Failover.Converge)
+	w.note("regions %q, multi-write %t, partition failover %t, %d ranges, preferred %q, converge %t, partitioned %t",
+		w.regions, w.lenient, w.ppaf, config.Ranges, preferred, b.Failover.Converge, partitioned)
 	return func() {
 		w.account.Close()
 		pools.CloseIdleConnections()

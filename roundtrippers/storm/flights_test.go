@@ -18,7 +18,6 @@ type flights struct {
 
 	mu        sync.Mutex
 	up        int
-	made      int
 	landed    time.Time // the last that brought something
 	lastEarly [2]time.Time
 }
@@ -27,7 +26,6 @@ type flights struct {
 func (f *flights) take() (land func(good bool)) {
 	f.mu.Lock()
 	f.up++
-	f.made++
 	crowd, now := f.up, time.Now()
 	rash := !f.landed.IsZero() && now.Sub(f.landed) < f.pause
 	since := now.Sub(f.landed)
@@ -55,10 +53,4 @@ func (f *flights) take() (land func(good bool)) {
 			}
 		})
 	}
-}
-
-func (f *flights) count() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.made
 }
