@@ -37,14 +37,21 @@ func JudgeError(err error) Outcome {
 	}
 }
 
-func unmendable(err error) bool {
+// Untrusted reports whether err says that the certificate of the service, or of
+// who poses as it, is not trusted. Of the errors that no repeat can mend it is the
+// one that is not the request's fault.
+func Untrusted(err error) bool {
 	var (
 		verification *tls.CertificateVerificationError
 		authority    x509.UnknownAuthorityError
 		host         x509.HostnameError
 		invalid      x509.CertificateInvalidError
 	)
-	if errors.As(err, &verification) || errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid) {
+	return errors.As(err, &verification) || errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid)
+}
+
+func unmendable(err error) bool {
+	if Untrusted(err) {
 		return true
 	}
 	// The policy recognises its cases by the text inside a *url.Error, which is

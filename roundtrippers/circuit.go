@@ -108,7 +108,7 @@ func (l *Circuit) roundTrip(op *middleware.Operation, req *http.Request, next ht
 	}()
 	resp, err := next.RoundTrip(req)
 	out := op.Judge(l.Dialect, resp, err)
-	verdict = healthOf(out)
+	verdict = healthOf(out, err)
 	var open *CircuitOpenError
 	if errors.As(err, &open) && open.late && open.from == &l.inner && !op.Patience().AwaitCircuit {
 		l.tell(op, req, err) // it opened while the attempt waited further down
@@ -125,7 +125,7 @@ func (l *Circuit) tell(op *middleware.Operation, req *http.Request, err error) {
 }
 
 // healthOf judges the API by one result (reference table 4.2).
-func healthOf(out middleware.Outcome) health {
+func healthOf(out middleware.Outcome, err error) health {
 	switch out.Cause {
 	case middleware.Success:
 		return healthy
@@ -142,10 +142,10 @@ func healthOf(out middleware.Outcome) health {
 		}
 		return failing
 	case middleware.Unmendable:
-		if out.Unapplied {
-			return failing // an untrusted certificate: the API is not there
+		if middleware.Untrusted(err) {
+			return failing // whoever answers, the API is not there
 		}
-		return inconclusive // the caller's own reader broke
+		return inconclusive // a header, scheme or body that cannot be sent is its caller's fault
 	case middleware.Unjudged, middleware.Throttled, middleware.Refused, middleware.CircuitOpen,
 		middleware.Canceled, middleware.DeadlineExceeded:
 		return inconclusive

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/url"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -210,6 +211,19 @@ func TestWhichFailuresAreRetried(t *testing.T) {
 			}
 			require.Equal(t, 2, c.sends())
 			wantOpen(t, c)
+		})
+	})
+	t.Run("V027 what cannot be sent is its caller's fault alone", func(t *testing.T) {
+		bad := &http.Request{Method: "GET", URL: &url.URL{Scheme: "http", Host: "h"}, Header: http.Header{"Bad": {"a\nb"}}}
+		_, unsendable := (&http.Transport{}).RoundTrip(bad) //nolint:bodyclose // an error
+		synctest.Test(t, func(t *testing.T) {
+			c := apiOver(t, threshold(2), layertest.Step{Err: unsendable})
+			for range 9 {
+				_, err := c.do(essentially(t.Context()))
+				require.ErrorIs(t, err, unsendable)
+			}
+			require.Equal(t, 9, c.sends(), "each is told why; nobody else is refused")
+			require.NotContains(t, c.tags.String(), "opened")
 		})
 	})
 	t.Run("V020 501 and 505 can be made final", func(t *testing.T) {

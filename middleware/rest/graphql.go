@@ -20,9 +20,10 @@ type Document struct {
 
 // GraphQL posts a document to BaseURL and decodes the answer's data into what into
 // points to. A query may be repeated like any read; a mutation is a write like any
-// POST. An answer with errors in it is an *Error of Kind GraphQL whatever its
-// status says, though into and Error.Data hold what data it has; as the transport
-// has succeeded it is never sent again (seed api-requests, "What a status means").
+// POST. A success with errors in it is an *Error of Kind GraphQL, though into and
+// Error.Data hold what data it has; as the transport has succeeded it is never sent
+// again (seed api-requests, "What a status means"). Errors under any other status
+// are an *Error of Kind Status, with its body.
 func (a API) GraphQL(ctx context.Context, d Document, into any) error {
 	query := isQuery(d)
 	if query {
