@@ -350,3 +350,121 @@ func BenchmarkStack(b *testing.B) {
 		})
 	})
 }
+
+// Whoever panics, the next operation works and no answer stays open: the script fails the test if one does.
+func TestAPanicOfTheUsersFunctionsLeavesNothingOpen(t *testing.T) { // R28
+	armed := false
+	boom := func() {
+		if armed {
+			panic("boom")
+		}
+	}
+	for name, b := range map[string]roundtrippers.OwnershipBuilder{
+		"classifier": {Dialect: &ownership.Dialect{Key: ownership.PathKey("/kv/"), Classify: func(*http.Response) (ownership.Status, bool) { boom(); return 0, false }}},
+		"key":        {Dialect: &ownership.Dialect{Key: func(*http.Request) string { boom(); return "k" }}},
+		"observer": {Observe: func(_ context.Context, e middleware.Event) {
+			if e.Kind == middleware.AttemptEnded {
+				boom()
+			}
+		}},
+		"observer of the refresh": {Observe: func(_ context.Context, e middleware.Event) {
+			if e.Kind == middleware.RangesRefreshed {
+				boom()
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := moving(t)
+				rt := s.build(b)
+				armed = true
+				req := request(t.Context(), "PUT", "")
+				body := layertest.NewBody("the body")
+				req.Body = body
+				require.PanicsWithValue(t, "boom", func() { _, _ = rt.RoundTrip(req) })
+				require.Equal(t, 1, body.Closes(), "X04")
+				armed = false
+				status, err := send(t.Context(), rt)
+				require.NoError(t, err)
+				require.Equal(t, 200, status)
+			})
+		})
+	}
+	t.Run("segment function", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newShards(t, map[string][]layertest.Step{"a": says("200")})
+			var err error
+			s.registry, err = ownership.New(ownership.Config{Source: ownership.MapSourceFunc(s.read), Segment: func(string, int) int { boom(); return 0 }})
+			require.NoError(t, err)
+			rt := s.build(roundtrippers.OwnershipBuilder{})
+			armed = true
+			require.PanicsWithValue(t, "boom", func() { _, _ = send(t.Context(), rt) })
+			armed = false
+			status, err := send(t.Context(), rt)
+			require.NoError(t, err)
+			require.Equal(t, 200, status)
+		})
+	})
+}
+
+func TestTheEndOfABodyEndsTheOperationsContextOnce(t *testing.T) { // R33
+	synctest.Test(t, func(t *testing.T) {
+		var governs context.Context
+		answer := layertest.Step{Answer: func(req *http.Request) (*http.Response, error) {
+			governs = req.Context()
+			return &http.Response{StatusCode: 200, Header: http.Header{}, Request: req, Body: io.NopCloser(readerFunc(func(p []byte) (int, error) {
+				if err := governs.Err(); err != nil {
+					return 0, err
+				}
+				return copy(p, "v"), nil
+			}))}, nil
+		}}
+		s := newShards(t, map[string][]layertest.Step{"a": {answer}})
+		rt := s.build(roundtrippers.OwnershipBuilder{OperationTimeout: time.Minute, AttemptTimeout: time.Second})
+		closed, err := rt.RoundTrip(request(t.Context(), "GET", ""))
+		require.NoError(t, err)
+		require.NoError(t, governs.Err())
+		require.NoError(t, closed.Body.Close())
+		require.NoError(t, closed.Body.Close(), "twice")
+		require.Error(t, governs.Err())
+
+		ctx, cancel := context.WithCancel(t.Context())
+		left, err := rt.RoundTrip(request(ctx, "GET", ""))
+		require.NoError(t, err)
+		cancel()
+		_, err = left.Body.Read(make([]byte, 1))
+		require.ErrorIs(t, err, context.Canceled, "read after the caller has left")
+		require.NoError(t, left.Body.Close())
+
+		_, err = rt.RoundTrip(request(t.Context(), "GET", "")) // never closed
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.ErrorIs(t, governs.Err(), context.DeadlineExceeded)
+	})
+}
+
+func TestRealShortBodyOfTheSecondSendIsAnErrorAtOnce(t *testing.T) { // R32
+	var sends atomic.Int64
+	node := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+		_, _ = io.Copy(io.Discard, req.Body)
+		sends.Add(1)
+		ownership.Reject(rw, ownership.Unavailable, ownership.Hint{})
+	}))
+	defer node.Close()
+	registry, err := ownership.New(ownership.Config{Source: ownership.MapSourceFunc(func(context.Context, *ownership.Map) (*ownership.Map, error) {
+		return owned(1, strings.TrimPrefix(node.URL, "http://")), nil
+	})})
+	require.NoError(t, err)
+	defer registry.Close()
+	rt, err := roundtrippers.OwnershipBuilder{Dialect: &ownership.Dialect{}, Owners: registry, Base: node.Client().Transport,
+		Reroute: roundtrippers.Reroute{Attempts: 10, Base: 1}}.Build()
+	require.NoError(t, err)
+	req, err := http.NewRequestWithContext(t.Context(), "PUT", "http://kv.test/k", strings.NewReader("the body"))
+	require.NoError(t, err)
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("the")), nil }
+	_, err = rt.RoundTrip(req)
+	require.ErrorContains(t, err, "Body length 3")
+	require.Equal(t, 2, reportOf(t, nil, err).Sends)
+	require.LessOrEqual(t, sends.Load(), int64(2))
+}

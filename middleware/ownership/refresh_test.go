@@ -80,13 +80,15 @@ func TestAThousandFailuresAtOnceShareOneFetch(t *testing.T) { // Z049, Z062, R22
 			t.Run(name+", "+takes, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := moving(t)
-					s.serves("a", a...)
+					a := a[0]
+					a.Delay = time.Millisecond // all have been sent before the first one fails
+					s.serves("a", a)
 					s.fetch = s.after(fetch)
 					start := time.Now()
 					require.EqualValues(t, 1000, together(t, 1000, s.build(roundtrippers.OwnershipBuilder{})))
 					require.EqualValues(t, 1, s.fetches.Load())
-					require.LessOrEqual(t, len(s.script.Sends()), 2000)
-					require.Equal(t, fetch+100*time.Millisecond, time.Since(start), "nobody waited for anybody else")
+					require.Len(t, s.script.Sends(), 2000, "all failed once")
+					require.Equal(t, time.Millisecond+fetch+100*time.Millisecond, time.Since(start), "nobody waited for anybody else")
 				})
 			})
 		}
@@ -464,6 +466,47 @@ func TestWhatAnAbandonedFetchSaysLateIsNotRemembered(t *testing.T) { // Z065, Z0
 	})
 }
 
+func TestARefreshWaitByTheSwitchIsKept(t *testing.T) { // Z078
+	synctest.Test(t, func(t *testing.T) {
+		s := moving(t)
+		s.serves("a", says("421", "200")...)
+		s.fetch = s.after(20 * time.Second)
+		switches, err := roundtrippers.SwitchesFromEnv("KV_", func(name string) (string, bool) {
+			if name == "KV_CLIENT_MAP_REFRESH_WAIT_MS" {
+				return "500", true
+			}
+			return "", false
+		})
+		require.NoError(t, err)
+		start := time.Now()
+		status, err := send(t.Context(), s.build(roundtrippers.OwnershipBuilder{Switches: switches}))
+		require.NoError(t, err)
+		require.Equal(t, 200, status)
+		require.Equal(t, 600*time.Millisecond, time.Since(start))
+		require.Equal(t, "a a", s.hosts(), "by the old map")
+	})
+}
+
+func TestJitterSpreadsTheStormOverTime(t *testing.T) { // R22: the surviving node sees no synchronous spike
+	for jitter, most := range map[float64]int{0: 1000, 0.5: 100} {
+		synctest.Test(t, func(t *testing.T) {
+			s := moving(t)
+			s.serves("a", layertest.Step{Status: 421, Delay: time.Millisecond})
+			require.EqualValues(t, 1000, together(t, 1000, s.build(roundtrippers.OwnershipBuilder{Reroute: roundtrippers.Reroute{Jitter: jitter}})))
+			perMillisecond, spike := map[time.Duration]int{}, 0
+			for _, sent := range s.script.Sends() {
+				if sent.URL.Host == "b" {
+					at := sent.After.Truncate(time.Millisecond)
+					perMillisecond[at]++
+					spike = max(spike, perMillisecond[at])
+				}
+			}
+			require.LessOrEqual(t, spike, most)
+			require.GreaterOrEqual(t, spike, most/10)
+		})
+	}
+}
+
 func TestOnChangeMayUseTheRegistry(t *testing.T) { // Z067, R16
 	synctest.Test(t, func(t *testing.T) {
 		s := moving(t)
@@ -600,6 +643,33 @@ func TestAMapFetchedThroughItsOwnStackDoesNotDeadlock(t *testing.T) { // R38
 		require.ErrorIs(t, err, middleware.ErrNoOwner)
 		require.ErrorContains(t, err, "a client of its own")
 		require.Less(t, time.Since(start), 2*time.Second)
+	})
+}
+
+func TestAMapServiceAmongTheKeysItMapsIsNotWaitedFor(t *testing.T) { // R16, R38: a map is held, and proves outdated on the way to the next
+	synctest.Test(t, func(t *testing.T) {
+		s := newShards(t, map[string][]layertest.Step{"a": says("421")})
+		source := &ownership.HTTPSource{URL: "http://kv.test/kv/map"}
+		through := false
+		var err error
+		s.registry, err = ownership.New(ownership.Config{Source: ownership.MapSourceFunc(func(ctx context.Context, old *ownership.Map) (*ownership.Map, error) {
+			if through {
+				return source.Fetch(ctx, old)
+			}
+			return s.current(), nil
+		})})
+		require.NoError(t, err)
+		_, err = s.registry.Force(t.Context())
+		require.NoError(t, err)
+		rt := s.build(roundtrippers.OwnershipBuilder{})
+		source.Client = &http.Client{Transport: rt}
+		through = true
+		start := time.Now()
+		_, err = s.registry.Force(t.Context())
+		var failed *ownership.FetchError
+		require.ErrorAs(t, err, &failed)
+		require.Equal(t, 421, failed.Status)
+		require.Equal(t, 300*time.Millisecond, time.Since(start), "three sends, no wait for itself")
 	})
 }
 
