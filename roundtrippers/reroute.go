@@ -46,7 +46,8 @@ type Reroute struct {
 	MigratingFactor int
 	// Cap limits a single wait, also one that the server wishes; 0 = 2 s.
 	Cap time.Duration
-	// Jitter spreads each wait evenly over +- that share of it, within Cap; 0 = not.
+	// Jitter spreads each wait evenly over +- that share of it, within Cap and never
+	// below what the server wishes; 0 = not.
 	Jitter float64
 	// RefreshWait is how long an attempt is held up for the map; then it goes on
 	// with the old one while the fetch goes on too. 0 = 15 s; -1 = not at all.
@@ -182,7 +183,7 @@ func (r *reroute) wait(attempt int, out middleware.Outcome) time.Duration {
 	}
 	wait := max(linear(r.Base, attempt, factor, r.Cap), out.Wait)
 	if r.Jitter > 0 {
-		wait = time.Duration(float64(min(wait, r.Cap)) * (1 - r.Jitter + 2*r.Jitter*rand.Float64()))
+		wait = max(out.Wait, time.Duration(float64(min(wait, r.Cap))*(1-r.Jitter+2*r.Jitter*rand.Float64())))
 	}
 	return min(wait, r.Cap)
 }

@@ -74,6 +74,10 @@ func TestJitterSpreadsWithinTheCap(t *testing.T) { // R22
 	require.GreaterOrEqual(t, low, 80*time.Millisecond)
 	require.Less(t, low, 85*time.Millisecond)
 	require.Equal(t, 110*time.Millisecond, high)
+	for range 1000 {
+		wait := r.wait(1, middleware.Outcome{Cause: middleware.Gone, Wait: 105 * time.Millisecond})
+		require.GreaterOrEqual(t, wait, 105*time.Millisecond, "the server can lengthen a wait, jitter cannot take it back (Z047)")
+	}
 }
 
 // keyedDialect judges by the answer's status only: 421 is Gone, 200 success.
