@@ -3,7 +3,6 @@ package roundtrippers_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -193,14 +192,6 @@ func permutations(n int) (out [][]int) {
 }
 
 func repeated(text string, n int) string { return strings.Repeat(text, n/len(text)+1)[:n] }
-
-func describe(sends []layertest.Send) string {
-	var b strings.Builder
-	for _, s := range sends {
-		fmt.Fprintf(&b, "%s@%s ", regionOf(s.URL.Host), s.After)
-	}
-	return strings.TrimSpace(b.String())
-}
 
 // everyTime is the policy of a layer that sends again as often as its budget allows.
 func everyTime(budget *middleware.Budget) middleware.Policy {
