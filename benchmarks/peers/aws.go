@@ -23,7 +23,7 @@ func awsClient(base http.RoundTripper, kind workload.Kind) (func() error, error)
 		o.RateLimiter = ratelimit.None // a client that does nothing but retry spends its quota at once
 		o.Backoff = retry.BackoffDelayerFunc(func(int, error) (time.Duration, error) { return shortestWait, nil })
 	})
-	handler := smithyhttp.NewClientHandler(doer{base})
+	handler := smithyhttp.NewClientHandlerWithOptions(doer{base})
 	model := workload.Request(kind)
 	serialize := middleware.SerializeMiddlewareFunc("serialize", func(ctx context.Context, in middleware.SerializeInput, next middleware.SerializeHandler) (
 		middleware.SerializeOutput, middleware.Metadata, error) {

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -33,7 +34,7 @@ func run(short bool) error {
 	if short {
 		rounds, spell = 1, time.Millisecond
 	}
-	found, err := measure.GoBench("./benchmarks/", pattern(), rounds, spell)
+	found, err := measure.GoBench(context.Background(), "./benchmarks/", pattern(), rounds, spell)
 	if err != nil {
 		return err
 	}

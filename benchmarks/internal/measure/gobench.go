@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,19 +17,19 @@ type Metrics map[string]float64
 // GoBench runs the benchmarks of a package that match pattern, so many times one
 // after the other, and returns what each run of each reported, by name without
 // "Benchmark" and the number of cores.
-func GoBench(pkg, pattern string, rounds int, spell time.Duration) (map[string][]Metrics, error) {
+func GoBench(ctx context.Context, pkg, pattern string, rounds int, spell time.Duration) (map[string][]Metrics, error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	binary := filepath.Join(dir, "bench.test")
-	if out, err := exec.Command("go", "test", "-c", "-o", binary, pkg).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, pkg).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("go test -c %s: %w\n%s", pkg, err, out)
 	}
 	found := map[string][]Metrics{}
 	for range rounds {
-		out, err := exec.Command(binary, "-test.run", "^$", "-test.bench", pattern, "-test.benchmem", "-test.benchtime", spell.String()).CombinedOutput()
+		out, err := exec.CommandContext(ctx, binary, "-test.run", "^$", "-test.bench", pattern, "-test.benchmem", "-test.benchtime", spell.String()).CombinedOutput()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w\n%s", pattern, err, out)
 		}
