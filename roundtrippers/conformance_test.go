@@ -6,7 +6,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io"
 	"io/fs"
 	"net/http"
 	"path/filepath"
@@ -28,152 +27,6 @@ import (
 
 // Every layer and every ready-made stack is held against the contract of
 // http.RoundTripper and the promises of layertest.
-
-// wrapping is a layer that is a function.
-type wrapping func(http.RoundTripper) (http.RoundTripper, error)
-
-func (f wrapping) Wrap(next http.RoundTripper) (http.RoundTripper, error) { return f(next) }
-
-// asLayer makes a whole stack a layer.
-func asLayer(layers ...middleware.Layer) middleware.Layer {
-	return wrapping(func(next http.RoundTripper) (http.RoundTripper, error) { return middleware.Stack(next, layers...) })
-}
-
-// one is a kit of a layer that every scenario makes anew.
-func one(made func() middleware.Layer, request func(context.Context) *http.Request, again ...layertest.Step) layertest.Kit {
-	return layertest.Kit{New: made, Request: request, Again: again}
-}
-
-func refuses(made func() middleware.Layer, request func(context.Context) *http.Request) layertest.Kit {
-	return layertest.Kit{New: made, Request: request, Refuses: true}
-}
-
-// code is an answer of Cosmos DB.
-func code(status int, substatus string) layertest.Step {
-	step := layertest.Step{Status: status}
-	if substatus != "" {
-		step.Header = map[string]string{"X-Ms-Substatus": substatus}
-	}
-	return step
-}
-
-func theOperation(name string) func(context.Context) *http.Request {
-	return func(ctx context.Context) *http.Request { return operation(name).to(ctx) }
-}
-
-// anAccount is one that reads its own documents past the layer under test.
-func anAccount(multiWrite bool) *cosmos.Account {
-	reads := middleware.RoundTripperFunc(func(req *http.Request) (*http.Response, error) {
-		step := accountsReads(req, multiWrite)
-		return playStep(req, step), nil
-	})
-	account, err := cosmos.Open(context.Background(), "https://"+accountHost, cosmos.SharedKey(accountKey), cosmos.Options{Transport: reads})
-	if err != nil {
-		panic(err)
-	}
-	return account
-}
-
-func playStep(req *http.Request, step layertest.Step) *http.Response {
-	header := http.Header{}
-	for name, value := range step.Header {
-		header.Set(name, value)
-	}
-	if step.Status == 0 {
-		step.Status = 200
-	}
-	return &http.Response{StatusCode: step.Status, Header: header, Request: req, ContentLength: int64(len(step.Body)), Body: io.NopCloser(strings.NewReader(step.Body))}
-}
-
-// cosmosLayer makes one layer of the Cosmos DB stack.
-func cosmosLayer(of func(a *cosmos.Account) middleware.Layer) func() middleware.Layer {
-	return func() middleware.Layer { return of(anAccount(false)) }
-}
-
-func cosmosStack(multiWrite bool, change func(*roundtrippers.Builder)) func() middleware.Layer {
-	return func() middleware.Layer {
-		a := anAccount(multiWrite)
-		b := roundtrippers.Builder{Dialect: a, Regions: a.Regions, Partitions: a.Partitions}
-		if change != nil {
-			change(&b)
-		}
-		return wrapping(func(base http.RoundTripper) (http.RoundTripper, error) {
-			b.Base = base
-			return b.Build()
-		})
-	}
-}
-
-// patient requests are those of an API whose operations are sent three times.
-func patientRequest(method string) func(context.Context) *http.Request {
-	return func(ctx context.Context) *http.Request {
-		ctx = patiently(ctx, middleware.Patience{Retries: 2, Base: time.Second})
-		req, err := http.NewRequestWithContext(ctx, method, "https://api.test/rows", nil)
-		if err != nil {
-			panic(err)
-		}
-		return req
-	}
-}
-
-func essentialRequest(ctx context.Context) *http.Request {
-	req := patientRequest(http.MethodGet)(ctx)
-	return req.WithContext(essentially(ctx))
-}
-
-func apiStack(change func(*roundtrippers.APIBuilder)) func() middleware.Layer {
-	return func() middleware.Layer {
-		b := roundtrippers.APIBuilder{Dialect: rest.Dialect{}, Circuit: &roundtrippers.Circuit{Threshold: 1000}}
-		if change != nil {
-			change(&b)
-		}
-		return wrapping(func(base http.RoundTripper) (http.RoundTripper, error) {
-			b.Base = base
-			return b.Build()
-		})
-	}
-}
-
-func tokenAuth() *roundtrippers.Auth {
-	return &roundtrippers.Auth{Dialect: rest.Dialect{}, Origins: []string{"https://api.test"},
-		Source: func(context.Context) (roundtrippers.Token, error) { return roundtrippers.Token{Value: "t"}, nil }}
-}
-
-func someOwners(nodes ...string) *ownership.Registry {
-	owners, err := ownership.New(ownership.Config{Source: ownership.MapSourceFunc(func(context.Context, *ownership.Map) (*ownership.Map, error) {
-		if len(nodes) == 0 {
-			return nil, errBoom
-		}
-		return &ownership.Map{Epoch: 1, Segments: []ownership.Segment{{Owner: nodes[0]}}}, nil
-	})})
-	if err != nil {
-		panic(err)
-	}
-	return owners
-}
-
-func keyRequest(ctx context.Context) *http.Request {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://a.test/kv/k", nil)
-	if err != nil {
-		panic(err)
-	}
-	return req
-}
-
-func ownershipStack(change func(*roundtrippers.OwnershipBuilder)) func() middleware.Layer {
-	return func() middleware.Layer {
-		b := roundtrippers.OwnershipBuilder{Dialect: kvDialect, Owners: someOwners("a.test")}
-		if change != nil {
-			change(&b)
-		}
-		return wrapping(func(base http.RoundTripper) (http.RoundTripper, error) {
-			b.Base = base
-			return b.Build()
-		})
-	}
-}
-
-func always(l middleware.Layer) func() middleware.Layer { return func() middleware.Layer { return l } }
 
 // moved are answers of the owner that is none.
 var moved = []layertest.Step{
@@ -239,6 +92,9 @@ func TestEveryLayerKeepsEveryPromise(t *testing.T) {
 			stacked := kit
 			stacked.New = func() middleware.Layer { return asLayer(kit.New()) }
 			t.Run("in a stack", stacked.Run)
+			twice := kit
+			twice.New = func() middleware.Layer { return asLayer(kit.New(), kit.New()) }
+			t.Run("twice", twice.Run)
 		})
 	}
 }
@@ -322,13 +178,21 @@ func stacks() map[string]layertest.Kit {
 			})
 		}, nil),
 
-		"Builder, single-write, a write": one(cosmosStack(false, nil), theOperation("replace"), ofService...),
-		"Builder, single-write, a read":  one(cosmosStack(false, nil), theOperation("read"), ofService...),
-		"Builder, multi-write, a write":  one(cosmosStack(true, nil), theOperation("replace"), ofService...),
-		"Builder, a stored procedure":    one(cosmosStack(false, nil), theOperation("sproc execute"), code(429, "")),
-		"Builder, with limits":           one(cosmosStack(false, func(b *roundtrippers.Builder) { b.OperationTimeout, b.AttemptTimeout = 200*time.Second, time.Second }), theOperation("replace"), ofService...),
-		"Builder, without regions":       one(func() middleware.Layer { return asLayer(roundtrippers.Builder{Dialect: rest.Dialect{}}.Layers()...) }, rows, layertest.Step{Status: 503}),
-		"OwnershipBuilder":               one(ownershipStack(nil), keyRequest, moved...),
+		"Builder, single-write, a write":              one(cosmosStack(false, nil), theOperation("replace"), ofService...),
+		"Builder, single-write, a read":               one(cosmosStack(false, nil), theOperation("read"), ofService...),
+		"Builder, multi-write, a write":               one(cosmosStack(true, nil), theOperation("replace"), ofService...),
+		"Builder, a stored procedure":                 one(cosmosStack(false, nil), theOperation("sproc execute"), code(429, "")),
+		"Builder, with limits":                        one(cosmosStack(false, func(b *roundtrippers.Builder) { b.OperationTimeout, b.AttemptTimeout = 200*time.Second, time.Second }), theOperation("replace"), ofService...),
+		"Builder, without regions":                    one(func() middleware.Layer { return asLayer(roundtrippers.Builder{Dialect: rest.Dialect{}}.Layers()...) }, rows, layertest.Step{Status: 503}),
+		"Builder, documents that take their time":     one(accountStack(func() *cosmos.Account { return slowAccount(false, 3*time.Second) }, nil), theOperation("replace"), ofService...),
+		"OwnershipBuilder, a map that takes its time": one(ownershipStack(func(b *roundtrippers.OwnershipBuilder) { b.Owners = slowOwners(3*time.Second, "a.test") }), keyRequest, moved...),
+		"APIBuilder, a token that takes its time": one(apiStack(func(b *roundtrippers.APIBuilder) {
+			b.Auth = tokenAuth()
+			b.Auth.Source = func(ctx context.Context) (roundtrippers.Token, error) {
+				return roundtrippers.Token{Value: "t"}, inTime(ctx, 3*time.Second)
+			}
+		}), rows, layertest.Step{Status: 401}),
+		"OwnershipBuilder": one(ownershipStack(nil), keyRequest, moved...),
 		"OwnershipBuilder, with limits, an observer": one(ownershipStack(func(b *roundtrippers.OwnershipBuilder) {
 			b.AttemptTimeout, b.Observe = time.Second, func(context.Context, middleware.Event) {}
 		}), keyRequest, moved...),
@@ -353,22 +217,6 @@ func TestEveryReadyMadeStackKeepsEveryPromise(t *testing.T) {
 			t.Run("in a stack, between layers of others", nested.Run)
 		})
 	}
-}
-
-// foreignLayer knows nothing of operations, and copies requests.
-type foreignLayer struct{}
-
-func (foreignLayer) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
-	return foreign{next}, nil
-}
-
-type foreign struct{ next http.RoundTripper }
-
-func (f foreign) RoundTrip(req *http.Request) (*http.Response, error) {
-	copied := *req
-	copied.Header = req.Header.Clone()
-	copied.Header.Set("X-Foreign", "yes")
-	return f.next.RoundTrip(&copied)
 }
 
 func TestEveryRefusalKeepsItsPromises(t *testing.T) { // B09
@@ -428,16 +276,5 @@ func TestEveryRefusalKeepsItsPromises(t *testing.T) { // B09
 		})), nil),
 	} {
 		t.Run(name, kit.Run)
-	}
-}
-
-// spend sends one request through a layer that remembers.
-func spend(l middleware.Layer, request func(context.Context) *http.Request, step layertest.Step) {
-	rt, err := l.Wrap(middleware.RoundTripperFunc(func(req *http.Request) (*http.Response, error) { return playStep(req, step), nil }))
-	if err != nil {
-		panic(err)
-	}
-	if resp, err := rt.RoundTrip(request(context.Background())); err == nil {
-		resp.Body.Close()
 	}
 }

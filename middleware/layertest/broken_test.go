@@ -29,7 +29,7 @@ var broken = map[string][]string{
 	"upgrade writable":          {"the writer is hidden"},
 	"cancel before sending":     {"an ended context gives another error", "an ended context is shaken off"},
 	"cancel while sending":      {"the context is dropped"},
-	"cancel while waiting":      {"a wait that does not heed the context", "the queue does not heed the context"},
+	"cancel while waiting":      {"a wait before the first attempt does not heed the context", "a wait that does not heed the context", "the queue does not heed the context"},
 	"no vain wait":              {"a wait after the last attempt", "a wait into the deadline"},
 	"sends bounded":             {"sends are not bounded"},
 	"sends add up":              {"attempts multiply"},

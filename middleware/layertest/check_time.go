@@ -92,7 +92,27 @@ func (t *trial) cancelWaiting() {
 			}
 		}
 	}
-	t.cancelQueued()
+	t.cancelUnsent()
+	if !t.kit.Refuses {
+		t.cancelQueued()
+	}
+}
+
+// cancelUnsent cancels a request that the layer has not sent yet, because it waits
+// for something else.
+func (t *trial) cancelUnsent() {
+	b := t.newBase(Step{Hang: true})
+	c := t.newCall(t.wrap(b), t.request(context.Background(), newBodies())).start()
+	after := t.cancelSoon(c)
+	if c.over() || b.count() > 0 {
+		c.wait().finish()
+		return
+	}
+	c.wait().finish()
+	t.checkEnded("cancelled before it was sent", c, b, after, context.Canceled)
+	if n := len(b.live()); n > 0 {
+		t.breakf("cancelled before it was sent: it was sent")
+	}
 }
 
 // cancelQueued has the base busy with many requests: another may have to wait, and

@@ -27,6 +27,10 @@ func Run(t *testing.T, layer middleware.Layer) {
 //
 // The layer is tried as it is, alone over a base transport: a middleware.Stack
 // around it would mend some of its faults. To test a stack, make it the layer.
+//
+// A layer that holds a mutex while it sends or waits stops virtual time, and the
+// test hangs until go test ends it: that is a finding too. Channels of a layer
+// must be made in Wrap or New, so that they belong to the bubble.
 type Kit struct {
 	// Layer under test. It is wrapped anew for each of many scenarios.
 	Layer middleware.Layer

@@ -54,7 +54,7 @@ func TestALayerThatRefusesKeepsWhatARefusalCanKeep(t *testing.T) {
 			tried = append(tried, f.Promise.Name)
 		}
 	}
-	require.Equal(t, []string{"request unchanged", "request body closed", "answer xor error", "cancel before sending", "sends bounded", "no goroutine left"}, tried)
+	require.Equal(t, []string{"request unchanged", "request body closed", "answer xor error", "cancel before sending", "cancel while waiting", "sends bounded", "no goroutine left"}, tried)
 }
 
 func TestARefusalThatLeavesTheBodyOpenIsFound(t *testing.T) { // B09

@@ -1,4 +1,6 @@
-// Package layertest helps to test layers, the library's and your own.
+// Package layertest helps to test layers, the library's and your own. Run holds
+// any layer against the contract of http.RoundTripper and reroute's own promises,
+// in virtual time; Script is a base transport for tests of what a layer does.
 package layertest
 
 import (

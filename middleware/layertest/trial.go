@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"runtime/pprof"
 	"slices"
@@ -15,8 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 )
-
-const payload = "0123456789abcdef the body of a request"
 
 var errBoom = errors.New("layertest: the base failed")
 
@@ -129,187 +126,6 @@ func (t *trial) asSaid() bool {
 		t.breakf("a plain request does not come back answered (%v): set Request to one that does, or Refuses", c.err)
 	}
 	return passed != t.kit.Refuses
-}
-
-// request makes a request; a nil body is none.
-func (t *trial) request(ctx context.Context, body *bodies) *http.Request {
-	var req *http.Request
-	if t.kit.Request != nil {
-		req = t.kit.Request(ctx)
-		req.Body, req.GetBody, req.ContentLength = nil, nil, 0
-	} else {
-		var err error
-		if req, err = http.NewRequestWithContext(ctx, http.MethodPut, "http://layer.test/a/b?c=d", nil); err != nil {
-			panic(err) // a constant URL
-		}
-		req.Header.Set("Content-Type", "text/plain")
-	}
-	body.attach(req)
-	return req
-}
-
-// bodies is a request body and all that its GetBody has handed out.
-type bodies struct {
-	text     string
-	oneShot  bool  // no GetBody
-	chunked  bool  // no ContentLength
-	getErr   error // of GetBody
-	readErr  error // of Read, after half of text
-	handed   list[*reader]
-	trailing func() // at EOF
-}
-
-func newBodies() *bodies { return &bodies{text: payload} }
-
-func (b *bodies) attach(req *http.Request) {
-	if b == nil {
-		return
-	}
-	req.Body = b.open()
-	req.ContentLength = int64(len(b.text))
-	if b.chunked {
-		req.ContentLength = -1
-	}
-	if !b.oneShot {
-		req.GetBody = func() (io.ReadCloser, error) {
-			if b.getErr != nil {
-				return nil, b.getErr
-			}
-			return b.open(), nil
-		}
-	}
-}
-
-func (b *bodies) open() *reader {
-	r := &reader{of: b}
-	r.left.Store(int64(len(b.text)))
-	b.handed.add(r)
-	return r
-}
-
-// reader is a request body. It does not mind being read by two goroutines, as
-// long as one comes after the other.
-type reader struct {
-	of     *bodies
-	left   atomic.Int64
-	reads  atomic.Int64
-	closes atomic.Int64
-}
-
-func (r *reader) Read(p []byte) (int, error) {
-	r.reads.Add(1)
-	if r.closes.Load() > 0 {
-		return 0, errors.New("layertest: request body read after Close")
-	}
-	left := int(r.left.Load())
-	if err := r.of.readErr; err != nil && left <= len(r.of.text)/2 {
-		return 0, err
-	}
-	if left == 0 {
-		if f := r.of.trailing; f != nil {
-			f()
-		}
-		return 0, io.EOF
-	}
-	// Short reads, so that half-read bodies exist.
-	n := copy(p[:min(len(p), 7)], r.of.text[len(r.of.text)-left:])
-	r.left.Add(int64(-n))
-	return n, nil
-}
-
-func (r *reader) Close() error {
-	r.closes.Add(1)
-	return nil
-}
-
-// call is one RoundTrip under way, or over.
-type call struct {
-	t        *trial
-	rt       http.RoundTripper
-	req      *http.Request
-	done     chan struct{}
-	cancel   context.CancelFunc
-	begun    time.Time
-	elapsed  time.Duration
-	resp     *http.Response
-	err      error
-	panicked any
-	body     string // of the answer, once finished
-	readErr  error
-	hung     bool
-}
-
-// newCall readies a call. The request's context is made cancellable.
-func (t *trial) newCall(rt http.RoundTripper, req *http.Request) *call {
-	ctx, cancel := context.WithCancel(req.Context())
-	return &call{t: t, rt: rt, req: req.WithContext(ctx), cancel: cancel, done: make(chan struct{})}
-}
-
-// start runs RoundTrip in a goroutine, so that one that hangs can be given up.
-func (c *call) start() *call {
-	c.begun = time.Now()
-	go func() {
-		defer close(c.done)
-		defer func() {
-			c.elapsed = time.Since(c.begun)
-			c.panicked = recover()
-		}()
-		c.resp, c.err = c.rt.RoundTrip(c.req)
-	}()
-	return c
-}
-
-// wait waits for RoundTrip to return. One that does not in time is cancelled;
-// one that heeds not even that is given up.
-func (c *call) wait() *call {
-	if !c.within(c.t.limit()) {
-		c.hung = true
-		c.cancel()
-		c.within(2 * c.t.limit())
-	}
-	return c
-}
-
-func (c *call) within(limit time.Duration) bool {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-c.done:
-		return true
-	case <-timer.C:
-		return false
-	}
-}
-
-// over reports whether RoundTrip has returned.
-func (c *call) over() bool {
-	select {
-	case <-c.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// call is start and wait. Not returning breaks whatever promise was checked.
-func (t *trial) call(rt http.RoundTripper, req *http.Request) *call {
-	c := t.newCall(rt, req).start().wait()
-	if c.hung {
-		t.breakf("RoundTrip did not return within %v", t.limit())
-	}
-	return c
-}
-
-// finish reads the answer to its end and closes it, as a good caller does.
-func (c *call) finish() {
-	defer c.cancel()
-	if !c.over() || c.resp == nil || c.resp.Body == nil {
-		return
-	}
-	defer c.resp.Body.Close()
-	var buf bytes.Buffer
-	_, c.readErr = buf.ReadFrom(io.LimitReader(c.resp.Body, 8<<20))
-	c.body = buf.String()
 }
 
 // inLabels runs f under a profiler label, which all goroutines that come of it

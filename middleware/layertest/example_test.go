@@ -1,0 +1,36 @@
+package layertest_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/reroute-go/reroute/middleware"
+	"github.com/reroute-go/reroute/middleware/layertest"
+)
+
+// Limit is a layer as it is often written: its cancel cuts off the answer that it
+// returns, and it has no CloseIdleConnections.
+type Limit struct{ After time.Duration }
+
+// Wrap never fails.
+func (l Limit) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
+	return middleware.RoundTripperFunc(func(req *http.Request) (*http.Response, error) {
+		ctx, cancel := context.WithTimeout(req.Context(), l.After)
+		defer cancel()
+		return next.RoundTrip(req.WithContext(ctx))
+	}), nil
+}
+
+// In a test it is layertest.Run(t, Limit{After: time.Minute}).
+func ExampleCheck() {
+	for _, f := range layertest.Check(Limit{After: time.Minute}) {
+		if len(f.Broken) > 0 {
+			fmt.Println(f)
+		}
+	}
+	// Output:
+	// body readable: broken: of 65536 bytes 0 could be read, then: context canceled; an answer cut after 65536 bytes reads as 0 bytes, then: context canceled
+	// idle connections closed: broken: CloseIdleConnections of a middleware.RoundTripperFunc does not reach the transport below
+}
