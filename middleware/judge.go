@@ -59,14 +59,14 @@ func (op *Operation) judge(d Dialect, resp *http.Response, err error) Outcome {
 	if !op.fromBase(err) {
 		var wait *WaitError
 		switch {
+		case errors.Is(err, ErrNoCredential): // whatever its source met: a breaker of its own, a wait
+			return Outcome{Cause: Refused, Unapplied: true, Code: "no credential"}
 		case errors.As(err, &wait):
 			out := op.ended(d, context.DeadlineExceeded)
 			out.Unapplied = true
 			return out
 		case errors.Is(err, ErrCircuitOpen):
 			return Outcome{Cause: CircuitOpen, Unapplied: true, Code: "circuit open"}
-		case errors.Is(err, ErrNoCredential):
-			return Outcome{Cause: Refused, Unapplied: true, Code: "no credential"}
 		case errors.Is(err, ErrNoOwner):
 			return Outcome{Cause: Unavailable, Unapplied: true, Stale: StaleRanges, Code: "no owner"}
 		case errors.Is(err, ErrAttemptTimeout):

@@ -34,8 +34,10 @@ type Auth struct {
 	Dialect middleware.Dialect // required
 	// Source fetches a token. It is called by one goroutine at a time, with a
 	// context that is detached from the operation. It should send through a client
-	// of its own: what it sends through this one carries no token, and waits for
-	// permits that Concurrency.HoldUntilBodyClose may keep meanwhile. Required.
+	// of its own: what it sends through this one carries no token, waits for permits
+	// that Concurrency.HoldUntilBodyClose may keep meanwhile, and is refused by a
+	// Circuit that is open or probed, by an operation that waits for this very token
+	// for instance: that breaker then never closes. Required.
 	Source func(ctx context.Context) (Token, error)
 	// Origins may see the token: "https://api.example.com". Required.
 	Origins []string

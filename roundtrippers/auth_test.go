@@ -122,6 +122,24 @@ func TestAuth(t *testing.T) {
 			s.fails.Store(false)
 			want(t, c, t.Context(), 200) // R34: the next call tries again
 		}},
+		{"V073 also where the source was refused by layers of its own", fresh(nil, func(b *roundtrippers.APIBuilder) {
+			refusals := []error{&roundtrippers.CircuitOpenError{}, &middleware.WaitError{Wait: time.Hour, For: "the source's own rate limit"}, middleware.ErrAttemptTimeout}
+			b.Auth.Source = func(context.Context) (token roundtrippers.Token, err error) {
+				err, refusals = refusals[0], refusals[1:]
+				return token, err
+			}
+		}), nil, func(t *testing.T, c *apiClient) {
+			began := time.Now()
+			for range 3 {
+				_, err := c.do(essentially(t.Context()))
+				require.ErrorIs(t, err, middleware.ErrNoCredential)
+				var typed *middleware.Error
+				require.ErrorAs(t, err, &typed)
+				require.Equal(t, middleware.Refused, typed.Outcome.Cause, err)
+			}
+			require.Zero(t, time.Since(began))
+			require.Equal(t, "started, failed:auth, started, failed:auth, started, failed:auth", c.tags.String())
+		}},
 		{"V074 R11 V150 a caller that cancels leaves the fetch to the others", fresh(func(s *tokenSource) { s.takes = time.Second }), nil, func(t *testing.T, c *apiClient) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 			defer cancel()
@@ -332,6 +350,33 @@ func TestASourceThatUsesItsOwnClientDoesNotDeadlockR38(t *testing.T) {
 		want(t, c, essentially(t.Context()), 200)
 		require.Equal(t, []string{"", "Bearer secret-1"}, authorizations(c))
 		require.Equal(t, "/token", c.script.Sends()[0].URL.Path)
+	})
+}
+
+// Nor does it hang where the breaker is open: whoever probes is told at once that
+// there is no token, and leaves the slot to the next (R38).
+func TestASourceThatUsesItsOwnClientIsRefusedByItsOpenBreakerR38(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rt http.RoundTripper
+		c := apiOver(t, func(b *roundtrippers.APIBuilder) {
+			b.Circuit.Threshold = 1
+			b.Auth = &roundtrippers.Auth{Origins: []string{"https://api.test"}, Source: func(ctx context.Context) (roundtrippers.Token, error) {
+				resp, err := rt.RoundTrip(get(ctx, "https://api.test/token"))
+				if err != nil {
+					return roundtrippers.Token{}, err
+				}
+				return roundtrippers.Token{}, errors.Join(errTrouble, resp.Body.Close())
+			}}
+		}, apiSteps(503)...)
+		rt = c.rt
+		for range 3 {
+			began := time.Now()
+			_, err := c.do(essentially(t.Context()))
+			require.ErrorIs(t, err, middleware.ErrNoCredential)
+			require.Zero(t, time.Since(began))
+			time.Sleep(5 * time.Second)
+		}
+		require.Equal(t, []string{"/token"}, pathsOf(c)) // its 503 has opened the breaker
 	})
 }
 
