@@ -33,7 +33,7 @@ func (l ReplayBody) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	case limit == 0:
 		limit = defaultReplayBytes
 	}
-	return Operate(next, nil, func(op *Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
+	return Relay(next, nil, func(op *Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
 		if op.replay != nil {
 			op.replay.setLimit(limit)
 		}
@@ -62,21 +62,6 @@ func (op *Operation) canReplay(req *http.Request) bool {
 	return req.GetBody != nil && (op.replay == nil || op.replay.ready())
 }
 
-// replayed returns a copy of req with a body of its own. net/http may still be
-// reading the last attempt's body and request after RoundTrip has returned, so
-// neither is used twice.
-func replayed(req *http.Request) (*http.Request, error) {
-	again := *req
-	if hasBody(req) {
-		body, err := req.GetBody()
-		if err != nil {
-			return nil, err
-		}
-		again.Body = body
-	}
-	return &again, nil
-}
-
 const (
 	drainBytes = 64 << 10
 	drainTime  = 50 * time.Millisecond
@@ -103,5 +88,5 @@ func discard(resp *http.Response) {
 // again by itself when a kept-alive connection turns out dead: without GetBody
 // it cannot. Requests without a body are not affected.
 func (op *Operation) ForbidTransportReplay() {
-	op.sendOnce.Store(true)
+	op.set(sendOnce)
 }

@@ -88,7 +88,9 @@ func (op *Operation) typed(err error) error {
 	defer op.mu.Unlock()
 	e := &Error{
 		Stop: op.stop, Report: report, Err: discreet(err),
-		LastStatus: op.last.status, LastSubstatus: op.last.substatus, LastHeader: op.last.header,
+	}
+	if last := op.lastAnswer(); last != nil {
+		e.LastStatus, e.LastSubstatus, e.LastHeader = int(last.answered), last.substatus, last.header
 	}
 	if op.stop == Deadline {
 		e.Outcome = op.ended(op.dialect(), context.DeadlineExceeded)

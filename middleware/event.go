@@ -92,7 +92,7 @@ func (o Observer) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	if o == nil {
 		return next, nil
 	}
-	return Operate(next, nil, func(op *Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
+	return Relay(next, nil, func(op *Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
 		op.observer.CompareAndSwap(nil, &o)
 		return next.RoundTrip(req)
 	}), nil

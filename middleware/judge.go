@@ -8,7 +8,7 @@ import (
 
 // judgement remembers the last outcome, so that five layers classify once.
 type judgement struct {
-	dialect Dialect
+	view    *view // whose words it is in; nil = of a dialect that the operation does not know
 	resp    *http.Response
 	err     error
 	outcome Outcome
@@ -17,32 +17,37 @@ type judgement struct {
 // Judge returns what a result means in d's words. The answer is remembered: the
 // same result is judged once, however many layers ask.
 func (op *Operation) Judge(d Dialect, resp *http.Response, err error) Outcome {
-	if v := op.viewOf(d); v != nil {
+	v := op.viewOf(d)
+	if v != nil && v != op.view.Load() {
 		op.view.Store(v)
 	}
 	op.mu.Lock()
-	defer op.mu.Unlock()
-	if op.judged.resp == resp && same(op.judged.err, err) && same(op.judged.dialect, d) {
-		return op.judged.outcome
+	if j := &op.judged; v != nil && j.view == v && j.resp == resp && (err == nil && j.err == nil || same(j.err, err)) {
+		out := j.outcome
+		op.mu.Unlock()
+		return out
 	}
+	defer op.mu.Unlock()
 	out := op.judge(d, resp, err)
-	op.remember(judgement{dialect: d, resp: resp, err: err, outcome: out})
-	if n := len(op.attempts); n > 0 && op.attempts[n-1].by == nil && (resp != nil || op.fromBase(err)) {
-		op.attempts[n-1].note(out, err) // a layer between has made a better error
+	op.judged = judgement{view: v, resp: resp, err: err, outcome: out}
+	op.settle()
+	if last := op.newest(); last != nil && !last.underWay() && (resp != nil || op.fromBase(err)) {
+		last.note(&out, err) // a layer between has made a better error
 	}
 	return out
 }
 
-// remember keeps a judgement. An answer that the only dialect there is does not
-// call transient is settled: every loop on its way up lets it pass after one
-// look, which took the lock and a copy of the outcome off each of seven layers
+// settle looks at the newest judgement. An answer that the only dialect there is
+// does not call transient is settled: every loop on its way up lets it pass after
+// one look, which took the lock and a copy of the outcome off each of seven layers
 // (BenchmarkFullStackGET).
-func (op *Operation) remember(j judgement) {
-	op.judged = j
-	if len(op.views) == 0 && j.resp != nil && (!j.outcome.Cause.Transient() || j.outcome.NoRetry) {
-		op.settled.Store(j.resp)
-	} else {
-		op.settled.Store(nil)
+func (op *Operation) settle() {
+	var settled *http.Response
+	if j := &op.judged; op.first.next == nil && (!j.outcome.Cause.Transient() || j.outcome.NoRetry) {
+		settled = j.resp
+	}
+	if settled != op.settled.Load() {
+		op.settled.Store(settled)
 	}
 }
 
@@ -53,7 +58,7 @@ func (op *Operation) judge(d Dialect, resp *http.Response, err error) Outcome {
 	}
 	// The caller's end comes first: a dial that fails because the caller left
 	// says nothing about the endpoint (X18).
-	if end := op.ctx.Err(); end != nil {
+	if end := op.governing().Err(); end != nil {
 		return op.ended(d, end)
 	}
 	if !op.fromBase(err) {
@@ -70,7 +75,7 @@ func (op *Operation) judge(d Dialect, resp *http.Response, err error) Outcome {
 		case errors.Is(err, ErrNoOwner):
 			return Outcome{Cause: Unavailable, Unapplied: true, Stale: StaleRanges, Code: "no owner"}
 		case errors.Is(err, ErrAttemptTimeout):
-			op.inDoubt = op.inDoubt || len(op.attempts) > 0
+			op.inDoubt = op.inDoubt || op.logged() > 0
 			return Outcome{Cause: Timeout, Code: "timeout"}
 		}
 		return Outcome{Cause: Refused, Unapplied: true, Code: "refused"}
@@ -113,8 +118,8 @@ func (op *Operation) ask(d Dialect, resp *http.Response, err error) Outcome {
 // fromBase reports whether err came from the transport itself rather than from
 // a layer that declined to send.
 func (op *Operation) fromBase(err error) bool {
-	n := len(op.attempts)
-	return n > 0 && op.attempts[n-1].Err != nil && errors.Is(err, op.attempts[n-1].Err)
+	last := op.newest()
+	return last != nil && last.err != nil && errors.Is(err, last.err)
 }
 
 // ended judges the end of the operation's context. Called with mu held.

@@ -75,6 +75,8 @@ func Stack(base http.RoundTripper, layers ...Layer) (http.RoundTripper, error) {
 		return nil, fmt.Errorf("middleware.Stack: %w", errors.Join(errs...))
 	}
 	s.next = next
+	_, ours := next.(recording)
+	s.exposes = !ours
 	return s, nil
 }
 
@@ -82,10 +84,13 @@ func Stack(base http.RoundTripper, layers ...Layer) (http.RoundTripper, error) {
 // here, and base stays reachable for Describe and CloseIdleConnections whatever
 // the layers in between are made of.
 type stack struct {
-	next   http.RoundTripper
-	base   http.RoundTripper
-	based  bool // attempts are recorded right above base
-	stages []stage
+	next  http.RoundTripper
+	base  http.RoundTripper
+	based bool // attempts are recorded right above base
+	// exposes is set where the outermost layer is none of this package's making: all
+	// others are below a recorder.
+	exposes bool
+	stages  []stage
 }
 
 type stage struct {
@@ -94,14 +99,19 @@ type stage struct {
 }
 
 func (s *stack) RoundTrip(req *http.Request) (*http.Response, error) {
-	return operate(req, nil, func(op *Operation, req *http.Request) (*http.Response, error) {
-		// What layers build on their way down is no base from here on, and a signing
-		// error there is no attempt.
-		if s.based && op.stacked.Swap(true) {
-			op.passing()
-		}
-		return s.next.RoundTrip(req)
-	})
+	return operate(req, s)
+}
+
+func (s *stack) work(op *Operation, req *http.Request) (*http.Response, error) {
+	// What layers build on their way down is no base from here on, and a signing
+	// error there is no attempt.
+	if s.based && op.set(stacked) {
+		op.passing()
+	}
+	if s.exposes {
+		op.expose()
+	}
+	return s.next.RoundTrip(req)
 }
 
 func (s *stack) CloseIdleConnections() { closeIdle(s.base) }
@@ -114,6 +124,14 @@ func (s *stack) recordsAtBase() bool { return s.based }
 // its own is final, save ErrCircuitOpen, ErrNoOwner and ErrAttemptTimeout. A nil
 // d leaves the request unjudged.
 func Operate(next http.RoundTripper, d Dialect, f func(op *Operation, req *http.Request, next http.RoundTripper) (*http.Response, error)) http.RoundTripper {
+	return &operated{next: recorded(next), dialect: d, f: f, exposes: true}
+}
+
+// Relay is Operate for an f that does not look at req any more, its context
+// apart, once it has called next, nor keeps it. Between the operation's begin and
+// Route such layers, and loops, cost no copy of the request: Route then changes the
+// operation's own, which is an allocation of 450 bytes less.
+func Relay(next http.RoundTripper, d Dialect, f func(op *Operation, req *http.Request, next http.RoundTripper) (*http.Response, error)) http.RoundTripper {
 	return &operated{next: recorded(next), dialect: d, f: f}
 }
 
@@ -121,12 +139,19 @@ type operated struct {
 	next    recording
 	dialect Dialect
 	f       func(*Operation, *http.Request, http.RoundTripper) (*http.Response, error)
+	exposes bool // f may keep the request
 }
 
-func (o *operated) RoundTrip(req *http.Request) (*http.Response, error) {
-	return operate(req, o.dialect, func(op *Operation, req *http.Request) (*http.Response, error) {
-		return o.f(op, req, o.next)
-	})
+func (o *operated) RoundTrip(req *http.Request) (*http.Response, error) { return operate(req, o) }
+
+func (o *operated) work(op *Operation, req *http.Request) (*http.Response, error) {
+	if o.dialect != nil {
+		req = op.speak(o.dialect, req)
+	}
+	if o.exposes {
+		op.expose()
+	}
+	return o.f(op, req, o.next)
 }
 
 func (o *operated) CloseIdleConnections() { closeIdle(o.next) }

@@ -1,12 +1,14 @@
 package middleware
 
+import "context"
+
 // notes is what layers keep on an operation. Most operations have none.
 type notes struct {
 	values   []noted
 	gates    []Gate
 	limiter  RetryLimiter
 	patience *Patience
-	replays  int
+	within   context.Context // governs the operation, if not the caller's
 
 	firstValues [4]noted // back the slices, as a whole API stack needs them
 	firstGate   [1]Gate
@@ -16,12 +18,13 @@ type noted struct{ key, value any }
 
 // note returns the notes. Called with mu held.
 func (op *Operation) note() *notes {
-	if op.notes == nil {
-		n := new(notes)
+	n := op.notes.Load()
+	if n == nil {
+		n = new(notes)
 		n.values, n.gates = n.firstValues[:0], n.firstGate[:0]
-		op.notes = n
+		op.notes.Store(n)
 	}
-	return op.notes
+	return n
 }
 
 // SetValue keeps value under key for the rest of the operation, all attempts of
@@ -42,14 +45,15 @@ func (op *Operation) SetValue(key, value any) {
 
 // Value returns what SetValue keeps under key, nil if nothing.
 func (op *Operation) Value(key any) any {
-	op.mu.Lock()
-	defer op.mu.Unlock()
-	if op.notes == nil {
+	n := op.notes.Load()
+	if n == nil {
 		return nil
 	}
-	for _, n := range op.notes.values {
-		if n.key == key {
-			return n.value
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	for _, v := range n.values {
+		if v.key == key {
+			return v.value
 		}
 	}
 	return nil
@@ -78,11 +82,12 @@ func (op *Operation) Passed(g Gate) {
 // Recheck asks the gates above once more. A layer that has made an attempt wait
 // calls it before it sends, and refuses with its error.
 func (op *Operation) Recheck() error {
-	op.mu.Lock()
-	var gates []Gate
-	if op.notes != nil {
-		gates = op.notes.gates
+	n := op.notes.Load()
+	if n == nil {
+		return nil
 	}
+	op.mu.Lock()
+	gates := n.gates
 	op.mu.Unlock()
 	for _, g := range gates { // grows only before the attempt comes here
 		if err := g.Admits(op); err != nil {
@@ -115,10 +120,11 @@ func (op *Operation) LimitRetries(l RetryLimiter) bool {
 }
 
 func (op *Operation) retryLimiter() RetryLimiter {
-	op.mu.Lock()
-	defer op.mu.Unlock()
-	if op.notes == nil {
+	n := op.notes.Load()
+	if n == nil {
 		return nil
 	}
-	return op.notes.limiter
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	return n.limiter
 }

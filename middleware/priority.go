@@ -101,12 +101,14 @@ func (op *Operation) Patience() Patience {
 	if p := op.inputs.patience; p != nil {
 		return *p
 	}
-	op.mu.Lock()
-	defer op.mu.Unlock()
-	switch {
-	case op.notes != nil && op.notes.patience != nil:
-		return *op.notes.patience
-	case op.inputs.priority == Essential:
+	if n := op.notes.Load(); n != nil {
+		op.mu.Lock()
+		defer op.mu.Unlock()
+		if n.patience != nil {
+			return *n.patience
+		}
+	}
+	if op.inputs.priority == Essential {
 		return EssentialPatience
 	}
 	return Patience{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"reflect"
 	"time"
@@ -19,26 +20,40 @@ type recorder struct {
 }
 
 func (r *recorder) RoundTrip(req *http.Request) (resp *http.Response, err error) {
-	op := FromContext(req.Context())
-	if op == nil || !r.base && op.stacked.Load() {
+	ctx := req.Context()
+	op := FromContext(ctx)
+	if op == nil {
 		return r.next.RoundTrip(req)
 	}
-	ctx := req.Context()
+	op.expose()
+	if !r.base && op.is(stacked) {
+		return r.next.RoundTrip(req)
+	}
 	place, fresh := op.startAttempt(r)
 	if fresh {
 		op.emit(ctx, func() Event { return Event{Kind: AttemptStarted, Attempt: place + 1, Target: op.Target()} })
 	}
 	err = errPanicked // unless RoundTrip returns: a panic must not leave the attempt open (X16)
-	defer func() {
-		if ended, mine := op.endAttempt(r, place, resp, err); mine {
-			op.emit(ctx, func() Event { return ended.event(resp) })
-		}
-	}()
+	defer func() { r.ended(ctx, op, place, resp, err) }()
 	resp, err = exactlyOne(r.next.RoundTrip(op.onTheWire(req)))
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrAttemptTimeout) && !errors.Is(err, cause) {
-		err = fmt.Errorf("%w: %w", cause, err) // the transport may say no more than "context canceled"
+	if err != nil {
+		if cause := context.Cause(ctx); errors.Is(cause, ErrAttemptTimeout) && !errors.Is(err, cause) {
+			err = fmt.Errorf("%w: %w", cause, err) // the transport may say no more than "context canceled"
+		}
 	}
 	return resp, err
+}
+
+// ended records the end of an attempt, and tells it if somebody listens.
+func (r *recorder) ended(ctx context.Context, op *Operation, place int, resp *http.Response, err error) {
+	if op.observer.Load() == nil {
+		op.endAttempt(r, place, resp, err, nil)
+		return
+	}
+	var e Event
+	if op.endAttempt(r, place, resp, err, &e) {
+		op.emit(ctx, func() Event { return e })
+	}
 }
 
 func (r *recorder) CloseIdleConnections() { closeIdle(r.next) }
@@ -78,7 +93,7 @@ func (e *uncomparable) Unwrap() error { return e.error }
 
 // onTheWire is the request as the base transport sees it.
 func (op *Operation) onTheWire(req *http.Request) *http.Request {
-	if !op.sendOnce.Load() || req.GetBody == nil {
+	if !op.is(sendOnce) || req.GetBody == nil {
 		return req
 	}
 	copied := *req
@@ -91,8 +106,8 @@ func (op *Operation) onTheWire(req *http.Request) *http.Request {
 func (op *Operation) passing() {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	for place := len(op.attempts) - 1; place >= 0; place-- {
-		if a := &op.attempts[place]; a.by != nil && !a.passed {
+	for place := op.logged() - 1; place >= 0; place-- {
+		if a := op.at(place); a.underWay() && !a.passed {
 			a.passed = true
 			return
 		}
@@ -103,68 +118,77 @@ func (op *Operation) passing() {
 // recorder has one open, that was no send but the way to this one, and r takes
 // it over.
 func (op *Operation) startAttempt(r *recorder) (place int, fresh bool) {
-	op.asked.Store(false)
-	op.got.Store(false)
-	op.wrote.Store(0)
+	if seen := op.traced.Load(); seen != nil {
+		seen.reset()
+	}
+	begun := time.Since(op.started)
 	op.mu.Lock()
 	defer op.mu.Unlock()
 	op.stop = NotStopped
-	a := Attempt{by: r, begun: time.Since(op.started), Target: op.target, Wait: op.wait}
-	op.wait = 0
-	for place = len(op.attempts) - 1; place >= 0; place-- {
-		if outer := &op.attempts[place]; outer.by != nil && outer.by != r {
-			a.Number, a.Wait = outer.Number, outer.Wait
-			*outer = a
+	var wait time.Duration
+	if t := op.trouble.Load(); t != nil {
+		wait, t.wait = t.wait, 0
+	}
+	for place = op.logged() - 1; place >= 0; place-- {
+		if a := op.at(place); a.underWay() && a.by != r {
+			*a = attempt{by: r, begun: begun, target: op.now.target, wait: a.wait}
 			return place, false
 		}
 	}
-	a.Number = len(op.attempts) + 1
-	op.attempts = append(op.attempts, a)
-	return a.Number - 1, true
+	op.turn()
+	a := &op.now
+	a.by, a.begun, a.wait = r, begun, wait
+	return op.logged() - 1, true
 }
 
-// endAttempt closes r's record and reports whether it was still r's. It takes it
-// out of the log where a stack below has declined to send.
-func (op *Operation) endAttempt(r *recorder, place int, resp *http.Response, err error) (ended Attempt, mine bool) {
+// endAttempt closes r's record and reports whether it was still r's; then it fills
+// in e, if there is one. It takes the record out of the log where a stack below
+// has declined to send.
+func (op *Operation) endAttempt(r *recorder, place int, resp *http.Response, err error, e *Event) bool {
+	now := time.Since(op.started)
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	if place >= len(op.attempts) || op.attempts[place].by != r {
-		if n := len(op.attempts); n > 0 && err != nil && op.attempts[n-1].Err != nil {
-			op.attempts[n-1].Err = err // what a foreign RoundTripper made of the inner error comes from below all the same
+	a := op.at(place)
+	if a == nil || a.by != r {
+		if last := op.newest(); last != nil && err != nil && last.err != nil {
+			last.err = err // what a foreign RoundTripper made of the inner error comes from below all the same
 		}
-		return Attempt{}, false
+		return false
 	}
-	a := &op.attempts[place]
-	if a.passed && place == len(op.attempts)-1 {
-		op.attempts = op.attempts[:place]
-		return Attempt{Number: a.Number, Target: op.target, Cause: Refused, Code: "refused", NotSent: true, Err: err}, true
+	if a.passed && place == op.logged()-1 {
+		op.drop()
+		if e != nil {
+			*e = Event{Kind: AttemptEnded, Attempt: place + 1, Target: op.now.target, Cause: Refused, Code: "refused", Err: err}
+		}
+		return true
 	}
-	a.by = nil
-	a.Elapsed = time.Since(op.started) - a.begun
-	a.Target = op.target
-	a.Err = err
-	a.Written = int(op.wrote.Load())
+	a.by, a.elapsed, a.err = ended, now-a.begun, err
+	if a != &op.now {
+		a.target = op.now.target
+	}
+	if seen := op.traced.Load(); seen != nil {
+		a.written = uint8(min(seen.wrote.Load(), math.MaxUint8))
+	}
+	v := op.view.Load()
 	op.judged = judgement{resp: resp, err: err} // not yet, but abandon has to find the answer
-	d, out := op.dialect(), Outcome{}
 	switch {
-	case d != nil:
-		out = op.judge(d, resp, err)
-		op.remember(judgement{dialect: d, resp: resp, err: err, outcome: out})
-		a = &op.attempts[place] // the lock was free meanwhile
+	case v != nil:
+		op.judged = judgement{view: v, resp: resp, err: err, outcome: op.judge(v.dialect, resp, err)}
+		op.settle()
+		a = op.at(place) // the lock was free meanwhile
 	case resp != nil:
-		out.Status = resp.StatusCode
+		op.judged.outcome.Status = resp.StatusCode
 	}
+	out := &op.judged.outcome
 	a.note(out, err)
 	if resp != nil {
-		op.last = lastAnswer{status: resp.StatusCode, substatus: out.Substatus, header: resp.Header}
+		a.header, a.answered = resp.Header, int16(resp.StatusCode)
 	}
 	if (out.Cause.Transient() || out.Cause == Unmendable) && !out.Unapplied || out.Cause == Canceled || out.Cause == DeadlineExceeded {
 		op.inDoubt = true
 	}
-	return op.told(*a), true
-}
-
-func (a *Attempt) note(out Outcome, err error) {
-	a.Cause, a.Code, a.Status, a.Substatus = out.Cause, out.Code, out.Status, out.Substatus
-	a.NotSent = err != nil && out.Unapplied
+	if e != nil {
+		*e = op.told(place).event(resp)
+	}
+	return true
 }

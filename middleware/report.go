@@ -81,10 +81,6 @@ type Attempt struct {
 	// Written is how often net/http wrote the request's headers, where the attempt
 	// was traced; more than once means that it sent again by itself.
 	Written int
-
-	begun  time.Duration // since the operation began
-	by     *recorder     // while it is under way
-	passed bool          // on the way to another stack's recorder
 }
 
 // Report is what there is to know about an operation.
@@ -123,29 +119,27 @@ func (op *Operation) Report() Report {
 	op.mu.Lock()
 	defer op.mu.Unlock()
 	in, elapsed := op.intent(), op.took
-	if !op.done.Load() {
+	if !op.is(done) {
 		elapsed = time.Since(op.started)
 	}
 	r := Report{
 		Operation: in.Name,
 		Level:     in.Level,
-		Attempts:  append([]Attempt(nil), op.attempts...),
-		Sends:     len(op.attempts),
+		Sends:     op.logged(),
 		Stop:      op.stop,
 		InDoubt:   op.inDoubt,
 		Echo:      op.echo(),
 		Elapsed:   elapsed,
 	}
-	if op.notes != nil {
-		r.Replays = op.notes.replays
+	if t := op.trouble.Load(); t != nil {
+		r.Replays = t.replays
 	}
-	for _, a := range op.attempts {
+	for place := range r.Sends {
+		a := op.told(place)
+		r.Attempts = append(r.Attempts, a)
 		r.TransportReplays += max(0, a.Written-1)
 	}
-	for i, a := range r.Attempts {
-		r.Attempts[i] = op.told(a)
-	}
-	for _, c := range op.charges {
+	for _, c := range op.charges() {
 		r.Charges = append(r.Charges, Charge{Budget: c.budget.Name, Retries: c.retries, Waited: c.waited})
 	}
 	return r
@@ -155,17 +149,10 @@ func (op *Operation) Report() Report {
 func (op *Operation) LastAttempt() Attempt {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	if n := len(op.attempts); n > 0 {
-		return op.told(op.attempts[n-1])
+	if n := op.logged(); n > 0 {
+		return op.told(n - 1)
 	}
 	return Attempt{}
-}
-
-// told is an attempt as it is shown. Reading the wall clock once an operation, and
-// only the monotonic one after that, halves what time costs.
-func (op *Operation) told(a Attempt) Attempt {
-	a.Started, a.Err = op.started.Add(a.begun), discreet(a.Err)
-	return a
 }
 
 func (op *Operation) echo() idempotency.Echo {
@@ -179,7 +166,7 @@ func (op *Operation) echo() idempotency.Echo {
 func (op *Operation) Sends() int {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	return len(op.attempts)
+	return op.logged()
 }
 
 // String tells the operation's story, a line an attempt.
@@ -274,12 +261,12 @@ func (op *Operation) finish(req *http.Request, resp *http.Response, err error) (
 
 func (op *Operation) end(resp *http.Response) {
 	op.mu.Lock()
-	if n := len(op.attempts); n > 0 && resp != nil && op.attempts[n-1].by == nil {
-		op.took = op.attempts[n-1].begun + op.attempts[n-1].Elapsed // spares a look at the clock
+	if last := op.newest(); last != nil && resp != nil && !last.underWay() {
+		op.took = last.begun + last.elapsed // spares a look at the clock
 	} else {
 		op.took = time.Since(op.started)
 	}
-	op.done.Store(true)
+	op.set(done)
 	if op.stop == NotStopped {
 		op.stop = op.whyStopped(resp)
 	}
@@ -292,7 +279,7 @@ func (op *Operation) end(resp *http.Response) {
 // abandon ends an operation that a panic has cut off, an observer's for instance:
 // then there may be an answer that nobody will get.
 func (op *Operation) abandon() {
-	if op.done.Load() {
+	if op.is(done) {
 		return
 	}
 	op.end(nil)
@@ -302,9 +289,9 @@ func (op *Operation) abandon() {
 }
 
 func (op *Operation) whyStopped(resp *http.Response) Stop {
-	switch out := op.judged.outcome; {
-	case resp == nil && op.ctx.Err() != nil:
-		return stopOf(op.ctx)
+	switch out := &op.judged.outcome; {
+	case resp == nil && op.governing().Err() != nil:
+		return stopOf(op.governing())
 	case resp != nil && (!out.Cause.Transient() || out.NoRetry):
 		return Answered
 	default:

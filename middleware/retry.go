@@ -99,16 +99,16 @@ func (r *retrier) CloseIdleConnections() { closeIdle(r.next) }
 
 func (r *retrier) recordsAtBase() bool { return r.next.recordsAtBase() }
 
-func (r *retrier) RoundTrip(req *http.Request) (*http.Response, error) {
-	return operate(req, r.dialect, r.loop)
-}
+func (r *retrier) RoundTrip(req *http.Request) (*http.Response, error) { return operate(req, r) }
 
-func (r *retrier) loop(op *Operation, req *http.Request) (*http.Response, error) {
+// work is the loop.
+func (r *retrier) work(op *Operation, req *http.Request) (*http.Response, error) {
+	req = op.speak(r.dialect, req)
 	ctx := req.Context()
 	if ctx.Err() != nil {
 		return Refuse(req, context.Cause(ctx))
 	}
-	attempt := req
+	attempt, to := req, address{req.URL, req.Host}
 	for {
 		resp, err := r.next.RoundTrip(attempt)
 		if !r.any && resp != nil && op.settled.Load() == resp {
@@ -126,7 +126,7 @@ func (r *retrier) loop(op *Operation, req *http.Request) (*http.Response, error)
 			return resp, err
 		}
 		v.Wait = max(v.Wait, 0)
-		again, stop, why := r.prepare(ctx, op, req, out, v)
+		again, stop, why := r.prepare(ctx, op, req, to, out, v)
 		if stop != NotStopped {
 			op.stopped(ctx, stop, out, v, why)
 			if v.Stopped != nil {
@@ -194,7 +194,7 @@ func (op *Operation) scheduled(ctx context.Context, out Outcome, budget string, 
 
 // prepare makes the four checks, in their order, and what the next attempt needs.
 // It returns that attempt's request, or why there is none.
-func (r *retrier) prepare(ctx context.Context, op *Operation, req *http.Request, out Outcome, v Verdict) (*http.Request, Stop, error) {
+func (r *retrier) prepare(ctx context.Context, op *Operation, req *http.Request, to address, out Outcome, v Verdict) (*http.Request, Stop, error) {
 	switch {
 	case !op.mayRepeat(out):
 		return nil, NotRepeatable, nil
@@ -221,28 +221,11 @@ func (r *retrier) prepare(ctx context.Context, op *Operation, req *http.Request,
 	if limiter := op.retryLimiter(); limiter != nil && v.Postpone <= 0 && !v.Quiet && !limiter.AllowRetry() {
 		return nil, BudgetSpent, nil
 	}
-	again, err := replayed(req)
+	again, err := op.again(req, to)
 	if err != nil {
 		return nil, NotReplayable, err
 	}
 	return again, NotStopped, nil
-}
-
-// prolong charges a further wait to b, if that has the time left.
-func (op *Operation) prolong(b *Budget, wait time.Duration) bool {
-	op.mu.Lock()
-	defer op.mu.Unlock()
-	for i := range op.charges {
-		if c := &op.charges[i]; c.budget == b {
-			if b.Time > 0 && wait > b.Time-c.waited {
-				return false
-			}
-			c.waited += wait
-			op.wait += wait
-			return true
-		}
-	}
-	return true
 }
 
 // stopOf tells the end of the operation from that of the loop's own context,
@@ -250,16 +233,10 @@ func (op *Operation) prolong(b *Budget, wait time.Duration) bool {
 func (op *Operation) stopOf() Stop {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	if op.ctx.Err() == nil {
-		return NotRetried
+	if stop := stopOf(op.governing()); stop != NotStopped {
+		return stop
 	}
-	return stopOf(op.ctx)
-}
-
-func (op *Operation) affords(v Verdict) bool {
-	op.mu.Lock()
-	defer op.mu.Unlock()
-	return v.Budget.allows(op.charge(v.Budget), v.Wait)
+	return NotRetried
 }
 
 // fits reports whether a wait ends before the deadline. A wait that does not is

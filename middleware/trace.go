@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptrace"
+	"sync/atomic"
 )
 
 // Trace has net/http tell the operation whether an attempt's headers were
@@ -14,12 +15,14 @@ import (
 // operations whose repeat would do harm (DESIGN rule 5). A base transport that
 // does not trace leaves it at the guess.
 func (op *Operation) Trace(req *http.Request) *http.Request {
+	seen := new(sendTrace)
+	op.traced.Store(seen)
 	trace := &httptrace.ClientTrace{
-		GetConn: func(string) { op.asked.Store(true) },
-		GotConn: func(httptrace.GotConnInfo) { op.got.Store(true) },
+		GetConn: func(string) { seen.asked.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { seen.got.Store(true) },
 		// Fires when the headers enter the write buffer, before they are flushed:
 		// true means "may have been sent", false "certainly not".
-		WroteHeaders: func() { op.wrote.Add(1) },
+		WroteHeaders: func() { seen.wrote.Add(1) },
 	}
 	return req.WithContext(httptrace.WithClientTrace(req.Context(), trace))
 }
@@ -29,8 +32,24 @@ func (op *Operation) Trace(req *http.Request) *http.Request {
 // to tell: over HTTP/2 they are on the wire by then, and net/http does not wait.
 func (op *Operation) neverWritten(err error) bool {
 	cut := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrAttemptTimeout)
-	return op.asked.Load() && op.wrote.Load() == 0 && !(cut && op.got.Load())
+	seen := op.traced.Load()
+	return seen != nil && seen.asked.Load() && seen.wrote.Load() == 0 && !(cut && seen.got.Load())
 }
 
 // hasWritten reports whether the trace saw the headers of the last attempt written.
-func (op *Operation) hasWritten() bool { return op.wrote.Load() > 0 }
+func (op *Operation) hasWritten() bool {
+	seen := op.traced.Load()
+	return seen != nil && seen.wrote.Load() > 0
+}
+
+// sendTrace is what net/http tells of an attempt.
+type sendTrace struct {
+	asked, got atomic.Bool // for a connection; one
+	wrote      atomic.Int32
+}
+
+func (t *sendTrace) reset() {
+	t.asked.Store(false)
+	t.got.Store(false)
+	t.wrote.Store(0)
+}

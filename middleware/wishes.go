@@ -1,16 +1,11 @@
 package middleware
 
 import (
+	"slices"
+
 	"github.com/reroute-go/reroute/partitions"
 	"github.com/reroute-go/reroute/regions"
 )
-
-// wishes are what this operation's layers ask of Route.
-type wishes struct {
-	avoided []regions.Avoided
-	hub     bool
-	pool    int
-}
 
 // Avoid asks Route to prefer other regions than this one for the rest of the
 // operation. It weighs as much as a shared mark, and more with each call.
@@ -23,38 +18,50 @@ func (op *Operation) Shun(region regions.Name) { op.avoid(region, 2) }
 func (op *Operation) avoid(region regions.Name, weight int) {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	// A fresh slice each time: Route may be reading the old one.
-	next := make([]regions.Avoided, len(op.wishes.avoided), len(op.wishes.avoided)+1)
-	copy(next, op.wishes.avoided)
+	t := op.troubled()
+	next := t.avoided
+	if len(next) > 0 {
+		next = slices.Clone(next) // Route may be reading the old one
+	}
 	for i := range next {
 		if next[i].Region == region {
 			next[i].Times += weight
-			op.wishes.avoided = next
+			t.avoided = next
 			return
 		}
 	}
-	op.wishes.avoided = append(next, regions.Avoided{Region: region, Times: weight})
+	t.avoided = append(next, regions.Avoided{Region: region, Times: weight})
 }
 
 // Avoided returns the regions to avoid. The slice must not be changed.
 func (op *Operation) Avoided() []regions.Avoided {
+	t := op.trouble.Load()
+	if t == nil {
+		return nil
+	}
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	return op.wishes.avoided
+	return t.avoided
 }
 
 // PreferHub asks Route for the write region, or lifts that wish.
 func (op *Operation) PreferHub(yes bool) {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	op.wishes.hub = yes
+	if yes || op.trouble.Load() != nil {
+		op.troubled().hub = yes
+	}
 }
 
 // WantsHub reports whether a layer prefers the write region.
 func (op *Operation) WantsHub() bool {
+	t := op.trouble.Load()
+	if t == nil {
+		return false
+	}
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	return op.wishes.hub
+	return t.hub
 }
 
 // AnotherPool asks the base transport for a connection pool that this operation
@@ -62,14 +69,18 @@ func (op *Operation) WantsHub() bool {
 func (op *Operation) AnotherPool() {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	op.wishes.pool++
+	op.troubled().pool++
 }
 
 // Pool returns how often another connection pool was asked for.
 func (op *Operation) Pool() int {
+	t := op.trouble.Load()
+	if t == nil {
+		return 0
+	}
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	return op.wishes.pool
+	return t.pool
 }
 
 // ExcludedRegions returns the caller's exclusions: see WithExcludedRegions. The
@@ -94,15 +105,18 @@ type Target struct {
 // SetTarget records where the next attempt goes. The layer that routes calls it.
 func (op *Operation) SetTarget(t Target) {
 	op.mu.Lock()
-	defer op.mu.Unlock()
-	op.target = t
+	if op.now.by == ended {
+		op.turn()
+	}
+	op.now.target = t
+	op.mu.Unlock()
 }
 
 // Target returns where the current, or last, attempt went.
 func (op *Operation) Target() Target {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	return op.target
+	return op.now.target
 }
 
 // Placement is what is known of the partition that the next attempt is for.
@@ -125,12 +139,26 @@ type Placement struct {
 func (op *Operation) Place(p Placement) {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	op.placed = p
+	op.placed = p.Resolved
+	if len(p.Avoid) > 0 || p.Probe != "" || op.trouble.Load() != nil {
+		t := op.troubled()
+		t.shunned, t.probe = p.Avoid, p.Probe
+	}
+	switch {
+	case p.Watched:
+		op.set(watched)
+	case op.is(watched):
+		op.flags.And(^watched)
+	}
 }
 
 // Placement returns what is known of the current attempt's partition.
 func (op *Operation) Placement() Placement {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	return op.placed
+	p := Placement{Resolved: op.placed, Watched: op.is(watched)}
+	if t := op.trouble.Load(); t != nil {
+		p.Avoid, p.Probe = t.shunned, t.probe
+	}
+	return p
 }

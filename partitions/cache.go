@@ -87,10 +87,6 @@ func (c *cache) close() {
 	}
 }
 
-func (c *cache) routing(ctx context.Context, name string) (*routing, error) {
-	return c.container(name).resolve(ctx)
-}
-
 func (c *cache) refresh(ctx context.Context, name string, seen *routing) (*routing, error) {
 	return c.container(name).held.Refresh(ctx, seen)
 }

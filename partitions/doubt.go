@@ -6,7 +6,7 @@ import "context"
 // waits: it is for answers that prove a map stale and are final all the same. Where nothing was known there is nothing to doubt.
 func (r *Registry) Doubt(seen Resolved) {
 	if seen.routing != nil {
-		r.cache.suspect(seen.container, seen.routing)
+		r.cache.suspect(seen.name(), seen.routing)
 	}
 }
 
@@ -15,7 +15,7 @@ func (r *Registry) DoubtContainer(seen Resolved) {
 	if seen.routing == nil {
 		return
 	}
-	one := r.cache.container(seen.container)
+	one := r.cache.container(seen.name())
 	if one.held.Load() != seen.routing || !one.mayDoubt() {
 		return
 	}

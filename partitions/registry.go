@@ -114,8 +114,17 @@ type Resolved struct {
 	// Partition is zero when nothing is known, and has no Range when the key is a prefix that several partitions share.
 	Partition Partition
 
-	container string
+	container *container
 	routing   *routing
+}
+
+// name is the container's, "" of nothing. It is looked up anew each time: another
+// may have taken the container's place meanwhile.
+func (r *Resolved) name() string {
+	if r.container == nil {
+		return ""
+	}
+	return r.container.name
 }
 
 // Resolve finds the partition of a partition key, as in [Definition.Span]. The first operations on a container wait for
@@ -125,8 +134,8 @@ type Resolved struct {
 // memory for Config.NegativeTTL; a [*MapError] if the ranges are not complete; the context's; snapshot.ErrMaxWait, ErrTimeout and
 // ErrClosed. An operation can go on without its partition after all of them.
 func (r *Registry) Resolve(ctx context.Context, container, keyHeader string) (Resolved, error) {
-	found := Resolved{container: container}
-	v, err := r.cache.routing(ctx, container)
+	found := Resolved{container: r.cache.container(container)}
+	v, err := found.container.resolve(ctx)
 	if err != nil {
 		return found, err
 	}
@@ -151,8 +160,8 @@ var ErrRangeGone = fmt.Errorf("%w: split or merged into others", ErrUnknownRange
 // ResolveRange finds the partition of an operation that names its range itself. Errors are those of Resolve, ErrRangeGone
 // and ErrUnknownRange. A range that is not known makes it read the ranges anew, at most once in 5 s for each container.
 func (r *Registry) ResolveRange(ctx context.Context, container, rangeID string) (Resolved, error) {
-	found := Resolved{container: container}
-	v, err := r.cache.routing(ctx, container)
+	found := Resolved{container: r.cache.container(container)}
+	v, err := found.container.resolve(ctx)
 	if err != nil {
 		return found, err
 	}
@@ -181,20 +190,20 @@ func (r *Registry) ResolveRange(ctx context.Context, container, rangeID string) 
 // Only what is new is read, from the region that told the last, and everything if that does not fit. If the read fails the
 // old ranges stay, the next read is a complete one, and the error is one of those of Resolve.
 func (r *Registry) Refresh(ctx context.Context, seen Resolved) error {
-	if seen.container == "" {
+	if seen.name() == "" {
 		return nil
 	}
-	_, err := r.cache.refresh(ctx, seen.container, seen.routing)
+	_, err := r.cache.refresh(ctx, seen.name(), seen.routing)
 	return err
 }
 
 // RefreshContainer does the same for the container's properties, and for its ranges if it turns out to be another one
 // (410/1000, 400/1001, 400/1024, an answer with another RID).
 func (r *Registry) RefreshContainer(ctx context.Context, seen Resolved) error {
-	if seen.container == "" {
+	if seen.name() == "" {
 		return nil
 	}
-	return r.cache.refreshContainer(ctx, seen.container, seen.routing)
+	return r.cache.refreshContainer(ctx, seen.name(), seen.routing)
 }
 
 // Served takes note of the range that an answer says it came from. If it is another than the one resolved, the ranges are
@@ -203,7 +212,7 @@ func (r *Registry) Served(seen Resolved, rangeID string) {
 	if rangeID == "" || seen.Partition.Range == "" || rangeID == seen.Partition.Range {
 		return
 	}
-	r.cache.suspect(seen.container, seen.routing)
+	r.cache.suspect(seen.name(), seen.routing)
 }
 
 // Admit says which of the candidate regions partition p stays away from, and whether this operation is the one that

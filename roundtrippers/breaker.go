@@ -36,10 +36,10 @@ func (l Breaker) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 		return nil, m.join()
 	}
 	l.MinAttempt = orDefault(l.MinAttempt, time.Second)
-	return middleware.Operate(next, l.Dialect, l.roundTrip), nil
+	return middleware.Relay(next, l.Dialect, (&l).roundTrip), nil
 }
 
-func (l Breaker) roundTrip(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
+func (l *Breaker) roundTrip(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
 	in, placed := op.Intent(), op.Placement()
 	names := l.Regions.Names(listOf(in))
 	if placed.Partition.Range == "" || len(names) < 2 || !l.watches(in) {
@@ -64,7 +64,7 @@ func (l Breaker) roundTrip(op *middleware.Operation, req *http.Request, next htt
 
 // watches reports whether operations of this kind can go elsewhere at all. The
 // writes of an account with one write region are PPAF's concern.
-func (l Breaker) watches(in middleware.Intent) bool {
+func (l *Breaker) watches(in middleware.Intent) bool {
 	if !in.Write {
 		return true
 	}
@@ -99,7 +99,7 @@ func contains(names []regions.Name, name regions.Name) bool {
 // and so does what broke under way, since only this partition may be to blame.
 // A caller that leaves says nothing; one whose deadline passes says something
 // once the attempt had time enough.
-func (l Breaker) verdict(op *middleware.Operation, out middleware.Outcome) regions.Verdict {
+func (l *Breaker) verdict(op *middleware.Operation, out middleware.Outcome) regions.Verdict {
 	switch out.Cause {
 	case middleware.Unavailable, middleware.Timeout, middleware.Gone, middleware.Unreachable, middleware.Broken:
 		return regions.Failed

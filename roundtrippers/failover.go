@@ -57,7 +57,7 @@ func (l Failover) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	if l.Converge {
 		f.topology = &middleware.Budget{Name: "convergence", Retries: 10, Time: convergence}
 		if f.regions != nil {
-			next = middleware.Operate(next, l.Dialect, f.settled)
+			next = middleware.Relay(next, l.Dialect, f.settled)
 		}
 	}
 	return middleware.Retry(next, l.Dialect, f.policy, f.plain, f.topology)

@@ -30,7 +30,7 @@ func (l Guard) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	if m.dialect(l.Dialect); len(m) > 0 {
 		return nil, m.join()
 	}
-	return middleware.Operate(next, l.Dialect, func(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
+	return middleware.Relay(next, l.Dialect, func(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
 		op.Guard()
 		if op.Intent().Level == idempotency.NonIdempotent {
 			req = op.Trace(req)

@@ -53,7 +53,7 @@ func (l Partition) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	stale := &middleware.Budget{Name: "ranges", Retries: orDefault(l.Retries, 1)}
 	moving := &middleware.Budget{Name: "split", Retries: orDefault(l.SplitRetries, 9), Time: orDefault(l.MaxWait, 30*time.Second)}
 	backoff := orDefault(l.Backoff, middleware.Backoff{Base: 100 * time.Millisecond, Cap: 5 * time.Second, Jitter: 0.25})
-	placed := middleware.Operate(next, l.Dialect, l.place)
+	placed := middleware.Relay(next, l.Dialect, (&l).place)
 	return middleware.Retry(placed, l.Dialect, func(_ context.Context, op *middleware.Operation, out middleware.Outcome) middleware.Verdict {
 		v := middleware.Verdict{Budget: stale, Prepare: l.refresh(op, out.Stale)}
 		switch {
@@ -80,7 +80,7 @@ type halfPublished struct{}
 // to all partitions has none.
 func resolves(in middleware.Intent) bool { return in.RangeID == "" && in.PartitionKey != "" }
 
-func (l Partition) place(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
+func (l *Partition) place(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
 	in := op.Intent()
 	if !in.Partitioned || in.Container == "" {
 		return next.RoundTrip(req)
@@ -103,7 +103,7 @@ func (l Partition) place(op *middleware.Operation, req *http.Request, next http.
 }
 
 // resolve finds the partition that the request names, or that its key belongs to.
-func (l Partition) resolve(ctx context.Context, in middleware.Intent) (partitions.Resolved, error) {
+func (l *Partition) resolve(ctx context.Context, in middleware.Intent) (partitions.Resolved, error) {
 	switch {
 	case in.RangeID != "":
 		return l.Partitions.ResolveRange(ctx, in.Container, in.RangeID)
@@ -114,7 +114,7 @@ func (l Partition) resolve(ctx context.Context, in middleware.Intent) (partition
 }
 
 // refresh has the stale map read again. A failure is no reason to stop.
-func (l Partition) refresh(op *middleware.Operation, stale middleware.Stale) func(context.Context) error {
+func (l *Partition) refresh(op *middleware.Operation, stale middleware.Stale) func(context.Context) error {
 	read := l.Partitions.Refresh
 	switch stale {
 	case middleware.StaleRanges:

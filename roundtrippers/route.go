@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 
 	"github.com/reroute-go/reroute/middleware"
 	"github.com/reroute-go/reroute/partitions"
@@ -48,17 +47,17 @@ func (l Route) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	case l.Owners != nil && l.Regions != nil:
 		return nil, errors.New("Owners and Regions are both set: who picks the endpoint?")
 	case l.Owners != nil:
-		return middleware.Operate(next, l.Dialect, l.toOwner), nil
+		return middleware.Relay(next, l.Dialect, (&l).toOwner), nil
 	case l.KeepHost:
 		return nil, errors.New("KeepHost is true without Owners: a region's endpoint needs its own Host")
 	}
 	if m.regions(l.Regions); len(m) > 0 {
 		return nil, m.join()
 	}
-	return middleware.Operate(next, l.Dialect, l.roundTrip), nil
+	return middleware.Relay(next, l.Dialect, (&l).roundTrip), nil
 }
 
-func (l Route) roundTrip(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
+func (l *Route) roundTrip(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
 	in := op.Intent()
 	if in.Scope == middleware.Foreign {
 		return next.RoundTrip(req)
@@ -83,11 +82,11 @@ func (l Route) roundTrip(op *middleware.Operation, req *http.Request, next http.
 		Probe:    choice.Probe || placed.Probe != "" && placed.Probe.Equal(choice.Region),
 		Override: l.overrides(want, placed.Avoid, choice.Region),
 	})
-	return l.send(op, in, placed, alone, choice, readdressed(req, choice.URL), next)
+	return l.send(op, in, placed, alone, choice, op.Readdress(req, choice.URL.Scheme, choice.URL.Host), next)
 }
 
 // want says what this attempt needs of a region.
-func (l Route) want(op *middleware.Operation, in middleware.Intent, placed middleware.Placement, alone bool) regions.Want {
+func (l *Route) want(op *middleware.Operation, in middleware.Intent, placed middleware.Placement, alone bool) regions.Want {
 	want := regions.Want{From: listOf(in), Write: in.Write, Excluded: op.ExcludedRegions(), Strict: l.StrictExclusion, Avoided: op.Avoided()}
 	if in.Scope == middleware.Discovery {
 		want.Excluded = nil // routing preferences do not blind us to the topology
@@ -113,7 +112,7 @@ func (l Route) want(op *middleware.Operation, in middleware.Intent, placed middl
 // failsOverAlone reports whether single partitions can have their writes in
 // another region than the account's (PPAF, DESIGN rule 10). One that is not known
 // walks the regions too; where it was found is then not remembered.
-func (l Route) failsOverAlone(in middleware.Intent) bool {
+func (l *Route) failsOverAlone(in middleware.Intent) bool {
 	if !in.Write || !in.Partitioned || l.Partitions == nil {
 		return false
 	}
@@ -121,7 +120,7 @@ func (l Route) failsOverAlone(in middleware.Intent) bool {
 	return topology != nil && topology.PartitionFailover && !topology.MultiWrite && len(topology.Reads) > 1
 }
 
-func (l Route) writesOf(placed middleware.Placement) regions.Name {
+func (l *Route) writesOf(placed middleware.Placement) regions.Name {
 	if region, moved := l.moved(placed); moved {
 		return region
 	}
@@ -129,14 +128,14 @@ func (l Route) writesOf(placed middleware.Placement) regions.Name {
 }
 
 // moved is where the partition's writes were confirmed away from the hub.
-func (l Route) moved(placed middleware.Placement) (regions.Name, bool) {
+func (l *Route) moved(placed middleware.Placement) (regions.Name, bool) {
 	if l.Partitions == nil {
 		return "", false
 	}
 	return l.Partitions.Override(placed.Partition)
 }
 
-func (l Route) hub() regions.Name {
+func (l *Route) hub() regions.Name {
 	if names := l.Regions.Names(regions.Hub); len(names) > 0 {
 		return names[0]
 	}
@@ -145,7 +144,7 @@ func (l Route) hub() regions.Name {
 
 // overrides reports whether the partition's own history or health, and not the
 // usual order, leads to a region.
-func (l Route) overrides(want regions.Want, avoid []regions.Name, chosen regions.Name) bool {
+func (l *Route) overrides(want regions.Want, avoid []regions.Name, chosen regions.Name) bool {
 	if want.Prefer != "" {
 		return chosen.Equal(want.Prefer) && !chosen.Equal(l.hub())
 	}
@@ -185,7 +184,7 @@ func listOf(in middleware.Intent) regions.List {
 	}
 }
 
-func (l Route) send(op *middleware.Operation, in middleware.Intent, placed middleware.Placement, alone bool, choice regions.Choice, req *http.Request, next http.RoundTripper) (*http.Response, error) {
+func (l *Route) send(op *middleware.Operation, in middleware.Intent, placed middleware.Placement, alone bool, choice regions.Choice, req *http.Request, next http.RoundTripper) (*http.Response, error) {
 	verdict, reason := regions.Neutral, regions.Unreachable
 	defer func() { // on a panic too: the probe is given back
 		l.tell(req.Context(), op, l.Regions.Report(choice, verdict, reason), reason)
@@ -202,7 +201,7 @@ func (l Route) send(op *middleware.Operation, in middleware.Intent, placed middl
 	return resp, err
 }
 
-func (l Route) tell(ctx context.Context, op *middleware.Operation, change regions.Change, reason regions.Reason) {
+func (l *Route) tell(ctx context.Context, op *middleware.Operation, change regions.Change, reason regions.Reason) {
 	switch change {
 	case regions.Marked:
 		op.Emit(ctx, middleware.Event{Kind: middleware.EndpointMarked, Attempt: op.Sends(), Target: op.Target(), Code: reason.String()})
@@ -244,16 +243,4 @@ func endpointVerdict(out middleware.Outcome, in middleware.Intent, probe, answer
 		return regions.Healthy, 0
 	}
 	return regions.Neutral, 0
-}
-
-// readdressed returns a copy of req for another host: request and URL in one
-// allocation, which is half of what a healthy operation pays for routing.
-func readdressed(req *http.Request, to *url.URL) *http.Request {
-	c := &struct {
-		req http.Request
-		url url.URL
-	}{*req, *req.URL}
-	c.url.Scheme, c.url.Host = to.Scheme, to.Host
-	c.req.URL, c.req.Host = &c.url, to.Host
-	return &c.req
 }

@@ -3,7 +3,6 @@ package roundtrippers
 import (
 	"context"
 	"net/http"
-	"net/url"
 
 	"github.com/reroute-go/reroute/middleware"
 )
@@ -30,7 +29,7 @@ type Owners interface {
 
 // toOwner is Route where keys have owners: the owner is picked anew for each
 // attempt. A request without a key passes as it is (Z093).
-func (l Route) toOwner(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
+func (l *Route) toOwner(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
 	in := op.Intent()
 	if in.Scope == middleware.Foreign || in.PartitionKey == "" {
 		return next.RoundTrip(req)
@@ -43,9 +42,10 @@ func (l Route) toOwner(op *middleware.Operation, req *http.Request, next http.Ro
 	if err != nil {
 		return middleware.Refuse(req, err)
 	}
-	there := readdressed(req, &url.URL{Scheme: req.URL.Scheme, Host: target.Endpoint})
+	host := orDefault(req.Host, req.URL.Host)
+	there := op.Readdress(req, req.URL.Scheme, target.Endpoint)
 	if l.KeepHost {
-		there.Host = orDefault(req.Host, req.URL.Host)
+		there.Host = host
 	}
 	return next.RoundTrip(there)
 }
