@@ -96,7 +96,7 @@ func Check(layer middleware.Layer) []Finding { return Kit{Layer: layer}.Check() 
 
 // Check is Run without a test: the verdicts are left to the caller. On the wall
 // clock a layer's waits are waited for, and returning late is told from returning
-// at once only by the second; CheckVirtual has neither flaw.
+// at once only by two seconds; CheckVirtual has neither flaw.
 func (k Kit) Check() []Finding {
 	k.found = new([]Step)
 	findings := make([]Finding, 0, len(promises))

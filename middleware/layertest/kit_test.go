@@ -163,10 +163,10 @@ func TestWithoutATestTheClockIsTheWallsAndBugsAreFoundAllTheSame(t *testing.T) {
 	for _, f := range layertest.Check(passThrough) {
 		require.Empty(t, f.Broken, f.String())
 	}
-	kit := layertest.Kit{Layer: resend{bug: "the context is dropped"}, Limit: 20 * time.Millisecond}
+	kit := layertest.Kit{Layer: resend{bug: "the context is dropped"}, Limit: 100 * time.Millisecond}
 	for _, p := range layertest.Promises() {
 		if p.Name == "cancel while sending" {
-			require.Equal(t, []string{"cancelled while it was sent: RoundTrip did not return within 20ms"}, p.Check(kit).Broken)
+			require.Contains(t, p.Check(kit).String(), "RoundTrip did not return within 100ms")
 		}
 	}
 }
