@@ -18,14 +18,15 @@ type Reauth struct {
 }
 
 func (l Reauth) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
-	sign := middleware.RoundTripperFunc(func(req *http.Request) (*http.Response, error) {
+	sign := middleware.Operate(next, nil, func(_ *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
 		token, err := l.Token(req.Context(), false)
 		if err != nil {
 			return middleware.Refuse(req, err)
 		}
-		req = req.Clone(req.Context())
-		req.Header.Set("Authorization", "Bearer "+token)
-		return next.RoundTrip(req)
+		signed := *req // not Clone: trailers that are still to come must reach the transport
+		signed.Header = req.Header.Clone()
+		signed.Header.Set("Authorization", "Bearer "+token)
+		return next.RoundTrip(&signed)
 	})
 	once := &middleware.Budget{Name: "reauth", Retries: 1}
 	return middleware.Retry(sign, rest.Dialect{}, func(_ context.Context, _ *middleware.Operation, out middleware.Outcome) middleware.Verdict {
