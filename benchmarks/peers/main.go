@@ -29,6 +29,7 @@ func main() {
 }
 
 func run(short bool) error {
+	machine := measure.Machine()
 	rounds, spell := 9, 100*time.Millisecond
 	if short {
 		rounds, spell = 1, time.Millisecond
@@ -37,7 +38,7 @@ func run(short bool) error {
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("\n%s\n%s\n%s\nMedians of %d rounds of %v. %s.\n\n", r.healthyTable(), r.failingTable(), r.claimsTable(), rounds, spell, measure.Machine())
+	text := fmt.Sprintf("\n%s\n%s\n%s\nMedians of %d rounds of %v. %s.\n\n", r.healthyTable(), r.failingTable(), r.claimsTable(), rounds, spell, machine)
 	fmt.Print(text)
 	if short {
 		return nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/reroute-go/reroute/benchmarks/internal/measure"
 )
@@ -100,5 +101,5 @@ func (r *results) claimsTable() string {
 	return measure.Table(rows)
 }
 
-// number renders a figure whole.
-func number(f float64) string { return fmt.Sprintf("%.0f", f) }
+// number renders a figure whole, without a sign at 0.
+func number(f float64) string { return fmt.Sprintf("%.0f", math.Round(f)+0) }

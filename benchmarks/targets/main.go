@@ -30,6 +30,7 @@ func main() {
 }
 
 func run(short bool) error {
+	machine := measure.Machine()
 	rounds, spell := 7, 300*time.Millisecond
 	if short {
 		rounds, spell = 1, time.Millisecond
@@ -42,7 +43,7 @@ func run(short bool) error {
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("\n%s\nMedians of %d rounds of %v. %s.\n\n", table, rounds, spell, measure.Machine())
+	text := fmt.Sprintf("\n%s\nMedians of %d rounds of %v. %s.\n\n", table, rounds, spell, machine)
 	fmt.Print(text)
 	if short {
 		return nil
