@@ -14,7 +14,7 @@ import (
 )
 
 // orders are how many stacks at random are tried.
-const orders = 40
+const orders = 24
 
 // Layers in any order and any number: what each promises alone must survive the
 // others.

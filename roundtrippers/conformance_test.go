@@ -36,7 +36,7 @@ var moved = []layertest.Step{
 
 // ofService are the answers of Cosmos DB after which a stack sends again.
 var ofService = []layertest.Step{
-	code(403, "3"), code(403, "1008"), code(404, "1002"), code(410, ""), code(410, "1002"), code(429, ""), code(429, "3092"), code(449, ""), code(503, ""),
+	code(403, "3"), code(403, "1008"), code(404, "1002"), code(410, "1002"), code(429, "3092"),
 }
 
 // ownLayers are all layers by their types: TestNoLayerIsForgotten compares them

@@ -178,7 +178,7 @@ func (t *trial) drainBounded() {
 func (t *trial) bodyReadable() {
 	for _, step := range append([]Step{{}}, t.again()...) {
 		for _, cut := range []error{nil, io.ErrUnexpectedEOF} {
-			want := strings.Repeat("0123456789abcdef", 4<<10)
+			want := strings.Repeat("0123456789abcdef", 1<<10)
 			b := t.newBase(step)
 			b.answer = func(n int, s *sent) (*http.Response, error, bool) {
 				if n == 0 && (step.Err != nil || step.Status != 0) {

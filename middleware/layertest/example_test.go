@@ -31,6 +31,6 @@ func ExampleCheck() {
 		}
 	}
 	// Output:
-	// body readable: broken: of 65536 bytes 0 could be read, then: context canceled; an answer cut after 65536 bytes reads as 0 bytes, then: context canceled
+	// body readable: broken: of 16384 bytes 0 could be read, then: context canceled; an answer cut after 16384 bytes reads as 0 bytes, then: context canceled
 	// idle connections closed: broken: CloseIdleConnections of a middleware.RoundTripperFunc does not reach the transport below
 }
