@@ -3,6 +3,7 @@ package ownership_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -206,6 +207,41 @@ func TestALearnedHintIsSeenAtOnce(t *testing.T) { // R19
 		wg.Wait()
 		r.Close()
 		require.Zero(t, unseen.Load())
+	}
+}
+
+// The map that is as new as a hint takes its place; nobody may meet the old map without the hint in between.
+func TestAHintGivesWayToItsMapWithoutAGap(t *testing.T) { // R19
+	for range 100 {
+		var now atomic.Pointer[ownership.Map]
+		now.Store(owned(7, "a"))
+		r, err := ownership.New(ownership.Config{Source: ownership.MapSourceFunc(func(context.Context, *ownership.Map) (*ownership.Map, error) {
+			return now.Load(), nil
+		}), Debounce: time.Hour})
+		require.NoError(t, err)
+		_, err = r.Force(t.Context())
+		require.NoError(t, err)
+		used, err := r.Owner(t.Context(), "k")
+		require.NoError(t, err)
+		require.True(t, r.Learn("k", used, "b", 8))
+		now.Store(owned(8, "b"))
+		var back atomic.Int64
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				for r.HintCount() > 0 {
+					if target, err := r.Owner(t.Context(), "k"); err != nil || target.Endpoint != "b" {
+						back.Add(1)
+					}
+					runtime.Gosched()
+				}
+			})
+		}
+		_, err = r.Force(t.Context())
+		require.NoError(t, err)
+		wg.Wait()
+		r.Close()
+		require.Zero(t, back.Load())
 	}
 }
 

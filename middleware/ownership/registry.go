@@ -171,6 +171,11 @@ func (r *Registry) Owner(ctx context.Context, key string) (middleware.Target, er
 		return middleware.Target{}, err
 	}
 	t := r.target(m, s)
+	for now := r.holder.Load(); now != m; now = r.holder.Load() {
+		// The map came meanwhile that replaces a hint: the old map without the hint
+		// would send this request back.
+		m, t = now, r.target(now, s)
+	}
 	if t.Endpoint == "" {
 		return t, fmt.Errorf("ownership: segment %d: %w", s, middleware.ErrNoOwner)
 	}
