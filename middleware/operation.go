@@ -28,32 +28,33 @@ type Operation struct {
 	// costs 10 to 15 ns, and there are twelve layers.
 	observer atomic.Pointer[Observer]
 	traced   atomic.Pointer[sendTrace]
-	view     atomic.Pointer[view]          // of the dialect at work
-	settled  atomic.Pointer[http.Response] // the answer that no loop need look at
+	view     atomic.Pointer[view]      // of the dialect at work
+	judged   atomic.Pointer[judgement] // the last, nil before the first
 	own      atomic.Pointer[ownRequest]
 	notes    atomic.Pointer[notes]   // nil as long as there are none; set with mu held
 	trouble  atomic.Pointer[trouble] // nil as long as all is well; set with mu held
 
 	flags atomic.Uint32
 
-	stop    Stop // this and all that follows is guarded by mu
-	inDoubt bool
-	mu      sync.Mutex
-	took    time.Duration // in all, once done
-	first   view
-	placed  partitions.Resolved
-	now     attempt // under way, or the newest; its target may be ahead of it
-	judged  judgement
+	stop           Stop // this and all that follows is guarded by mu
+	inDoubt        bool
+	mu             sync.Mutex
+	took           time.Duration // in all, once done
+	first          view
+	placed         partitions.Resolved
+	now            attempt // under way, or the newest; its target may be ahead of it
+	firstJudgement judgement
 }
 
 // The flags of an operation.
 const (
-	led      uint32 = 1 << iota // some RoundTripper will end it
-	done                        // it has ended
-	stacked                     // attempts are recorded above the base of a Stack only
-	sendOnce                    // hide GetBody from net/http
-	guarded                     // what must not be repeated is not
-	watched                     // the health of its partition decides
+	led          uint32 = 1 << iota // some RoundTripper will end it
+	done                            // it has ended
+	stacked                         // attempts are recorded above the base of a Stack only
+	sendOnce                        // hide GetBody from net/http
+	guarded                         // what must not be repeated is not
+	watched                         // the health of its partition decides
+	severalViews                    // more than one dialect has spoken
 )
 
 func (op *Operation) is(flag uint32) bool { return op.flags.Load()&flag != 0 }

@@ -46,10 +46,22 @@ func (r *recorder) RoundTrip(req *http.Request) (resp *http.Response, err error)
 
 // ended records the end of an attempt, and tells it if somebody listens.
 func (r *recorder) ended(ctx context.Context, op *Operation, place int, resp *http.Response, err error) {
+	returned := false
+	defer func() {
+		if !returned && resp != nil {
+			_ = resp.Body.Close() // the dialect, or the observer, has panicked: nobody gets the answer
+		}
+	}()
 	if op.observer.Load() == nil {
 		op.endAttempt(r, place, resp, err, nil)
-		return
+	} else {
+		r.tell(ctx, op, place, resp, err)
 	}
+	returned = true
+}
+
+// tell is apart so that no operation without an observer pays for its event.
+func (r *recorder) tell(ctx context.Context, op *Operation, place int, resp *http.Response, err error) {
 	var e Event
 	if op.endAttempt(r, place, resp, err, &e) {
 		op.emit(ctx, func() Event { return e })
@@ -169,18 +181,17 @@ func (op *Operation) endAttempt(r *recorder, place int, resp *http.Response, err
 	if seen := op.traced.Load(); seen != nil {
 		a.written = uint8(min(seen.wrote.Load(), math.MaxUint8))
 	}
+	var out Outcome
 	v := op.view.Load()
-	op.judged = judgement{resp: resp, err: err} // not yet, but abandon has to find the answer
 	switch {
 	case v != nil:
-		op.judged = judgement{view: v, resp: resp, err: err, outcome: op.judge(v.dialect, resp, err)}
-		op.settle()
+		out = op.judge(v.dialect, resp, err)
 		a = op.at(place) // the lock was free meanwhile
 	case resp != nil:
-		op.judged.outcome.Status = resp.StatusCode
+		out.Status = resp.StatusCode
 	}
-	out := &op.judged.outcome
-	a.note(out, err)
+	op.conclude(v, resp, err, &out)
+	a.note(&out, err)
 	if resp != nil {
 		a.header, a.answered = resp.Header, int16(resp.StatusCode)
 	}

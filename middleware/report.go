@@ -156,7 +156,8 @@ func (op *Operation) LastAttempt() Attempt {
 }
 
 func (op *Operation) echo() idempotency.Echo {
-	if echo := op.intent().Echo; op.inDoubt && op.judged.outcome.Cause == Final && op.judged.outcome.Answer == echo {
+	j, echo := op.judged.Load(), op.intent().Echo
+	if op.inDoubt && j != nil && j.outcome.Cause == Final && j.outcome.Answer == echo {
 		return echo
 	}
 	return idempotency.NoEcho
@@ -289,10 +290,14 @@ func (op *Operation) abandon() {
 }
 
 func (op *Operation) whyStopped(resp *http.Response) Stop {
-	switch out := &op.judged.outcome; {
+	var out Outcome
+	if j := op.judged.Load(); j != nil {
+		out = j.outcome
+	}
+	switch {
 	case resp == nil && op.governing().Err() != nil:
 		return stopOf(op.governing())
-	case resp != nil && (!out.Cause.Transient() || out.NoRetry):
+	case resp != nil && out.final():
 		return Answered
 	default:
 		return NotRetried

@@ -111,7 +111,7 @@ func (r *retrier) work(op *Operation, req *http.Request) (*http.Response, error)
 	attempt, to := req, address{req.URL, req.Host}
 	for {
 		resp, err := r.next.RoundTrip(attempt)
-		if !r.any && resp != nil && op.settled.Load() == resp {
+		if !r.any && resp != nil && op.settled(resp) {
 			return resp, err
 		}
 		out := op.Judge(r.dialect, resp, err)
@@ -152,7 +152,7 @@ func (r *retrier) work(op *Operation, req *http.Request) (*http.Response, error)
 // asks reports whether an outcome is the policy's business.
 func (r *retrier) asks(out Outcome) bool {
 	if !r.any {
-		return out.Cause.Transient() && !out.NoRetry
+		return !out.final()
 	}
 	switch out.Cause {
 	case Canceled, DeadlineExceeded, Refused:
@@ -250,6 +250,10 @@ func fits(ctx context.Context, wait time.Duration) bool {
 func sleep(ctx context.Context, wait time.Duration) bool {
 	if wait <= 0 {
 		return ctx.Err() == nil
+	}
+	if ctx.Done() == nil {
+		time.Sleep(wait) // nobody can end it, and a timer would cost three allocations
+		return true
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

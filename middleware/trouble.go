@@ -28,6 +28,9 @@ type trouble struct {
 	firstEarlier [1]attempt
 	firstAgain   ownRequest
 	againTaken   bool
+	secondJudged bool
+
+	secondJudgement judgement
 }
 
 // troubled returns the operation's trouble. Called with mu held.
@@ -51,6 +54,16 @@ func (op *Operation) spare() *ownRequest {
 	}
 	t.againTaken = true
 	return &t.firstAgain
+}
+
+// spareJudgement returns the place for another one. Called with mu held.
+func (op *Operation) spareJudgement() *judgement {
+	t := op.trouble.Load()
+	if t == nil || t.secondJudged {
+		return new(judgement)
+	}
+	t.secondJudged = true
+	return &t.secondJudgement
 }
 
 // Spent returns what the operation has charged to b so far.

@@ -16,7 +16,7 @@ type view struct {
 func (op *Operation) speak(d Dialect, req *http.Request) *http.Request {
 	switch v := op.view.Load(); {
 	case v == nil:
-	case same(v.dialect, d):
+	case sameDialect(v.dialect, d):
 		return req
 	default:
 		if v = op.viewOf(d); v != nil {
@@ -43,6 +43,7 @@ func (op *Operation) learn(d Dialect, in Intent) {
 	if op.view.Load() != nil {
 		v = &view{next: op.first.next}
 		op.first.next = v
+		op.set(severalViews)
 	}
 	v.dialect, v.intent = d, in
 	op.view.Store(v)
@@ -50,13 +51,13 @@ func (op *Operation) learn(d Dialect, in Intent) {
 
 // viewOf returns d's view, nil if there is none.
 func (op *Operation) viewOf(d Dialect) *view {
-	if v := op.view.Load(); v == nil || same(v.dialect, d) {
+	if v := op.view.Load(); v == nil || sameDialect(v.dialect, d) {
 		return v
 	}
 	op.mu.Lock()
 	defer op.mu.Unlock()
 	for v := &op.first; v != nil; v = v.next {
-		if same(v.dialect, d) {
+		if sameDialect(v.dialect, d) {
 			return v
 		}
 	}

@@ -52,6 +52,9 @@ func (l *Breaker) roundTrip(op *middleware.Operation, req *http.Request, next ht
 
 	verdict := regions.Neutral
 	defer func() { // on a panic too: the probe is given back
+		if verdict == regions.Healthy && admission.Probe == "" && l.Partitions.Tracked() == 0 {
+			return // no partition has failures that a success could take back
+		}
 		change := l.Partitions.Report(partition, op.Target().Region, in.Write, admission, verdict)
 		if change != partitions.Unchanged {
 			op.Emit(req.Context(), breakerEvent(op, change))

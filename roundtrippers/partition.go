@@ -55,9 +55,9 @@ func (l Partition) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	backoff := orDefault(l.Backoff, middleware.Backoff{Base: 100 * time.Millisecond, Cap: 5 * time.Second, Jitter: 0.25})
 	placed := middleware.Relay(next, l.Dialect, (&l).place)
 	return middleware.Retry(placed, l.Dialect, func(_ context.Context, op *middleware.Operation, out middleware.Outcome) middleware.Verdict {
-		v := middleware.Verdict{Budget: stale, Prepare: l.refresh(op, out.Stale)}
+		v := middleware.Verdict{Budget: stale}
 		switch {
-		case v.Prepare == nil || !resolves(op.Intent()):
+		case !resolves(op.Intent()):
 			return middleware.Verdict{}
 		case out.Cause == middleware.Migrating, out.Cause == middleware.Split && op.Value(halfPublished{}) != nil:
 			v.Budget = moving
@@ -65,6 +65,9 @@ func (l Partition) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 				v.Wait = backoff.After(n - 1)
 			}
 		case out.Cause != middleware.Split && out.Cause != middleware.Gone:
+			return middleware.Verdict{}
+		}
+		if v.Prepare = l.refresh(op, out.Stale); v.Prepare == nil {
 			return middleware.Verdict{}
 		}
 		return v

@@ -55,7 +55,7 @@ func (a *Account) Intent(req *http.Request) middleware.Intent {
 // serves reports whether a host is the account's. A region's host by its name alone will do, since an SDK can know a
 // new region before we do; of addresses and the loopback only known ones count, since other services may be there.
 func (a *Account) serves(host string) bool {
-	return a.Regions.Knows(host) || a.domain.configured(host) || a.domain.named(host)
+	return a.domain.configured(host) || a.Regions.Knows(host) || a.domain.named(host)
 }
 
 // Judge says what a result means, by status, substatus and headers. The operation's own deadline has the code

@@ -47,6 +47,9 @@ func (d *domain) owns(u *url.URL) bool {
 }
 
 func (d *domain) configured(host string) bool {
+	if _, ok := d.hosts[host]; ok {
+		return true // the account's own address as it was configured: what most requests carry
+	}
 	_, ok := d.hosts[strings.ToLower(host)]
 	return ok
 }

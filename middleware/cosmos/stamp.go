@@ -1,7 +1,9 @@
 package cosmos
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/reroute-go/reroute/middleware"
 )
@@ -20,15 +22,39 @@ func stamp(in *middleware.Intent, h http.Header, multiWrite bool) http.Header {
 	if has449 && !needTentative {
 		return h
 	}
-	out := make(http.Header, len(h)+2)
-	for k, v := range h {
-		out[k] = v[:len(v):len(v)] // who appends to the copy must not write into the caller's array
+	added := 1
+	if !has449 && needTentative {
+		added = 2
 	}
+	out := copyFor(h, added)
 	if !has449 {
 		out[headerNoRetry449] = yes
 	}
 	if needTentative {
 		out[headerAllowTentativeWrites] = yes
+	}
+	return out
+}
+
+// copyFor returns a copy of h that will hold so many headers more. Go keeps up to 8
+// in one group, which makes two allocations (400 B); more make four (792 B). Copying
+// the map as a whole is a third faster than filling another, unless it then outgrows
+// its group. No value has room to append to: who does must not write into the
+// caller's array.
+func copyFor(h http.Header, added int) http.Header {
+	const group = 8
+	if h == nil || len(h) <= group && len(h)+added > group {
+		out := make(http.Header, len(h)+added)
+		for k, v := range h {
+			out[k] = slices.Clip(v)
+		}
+		return out
+	}
+	out := maps.Clone(h)
+	for k, v := range h {
+		if cap(v) > len(v) {
+			out[k] = slices.Clip(v)
+		}
 	}
 	return out
 }

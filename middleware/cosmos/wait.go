@@ -20,6 +20,9 @@ func wait(h http.Header) time.Duration {
 		}
 	}
 	v := value(h, headerRetryAfter)
+	if v == "" {
+		return 0 // ParseTime would make three errors of it
+	}
 	if d := number(v, time.Second); d > 0 {
 		return d
 	}
