@@ -146,30 +146,34 @@ func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // resends holds the shared budget of re-sends to its word, by spans of 10 s: a
-// fifth of the operations of this span and the one before, and 10 a second.
+// fifth of the operations of this span and the one before, and 10 a second. An
+// operation that is under way when a span begins may have its leave for one more
+// send from before: it is held up by a token, a permit or the breaker.
 type resends struct {
 	*storm
-	mu           sync.Mutex
-	span         time.Duration
-	begun, again [2]int // in the span before, in this one
+	mu    sync.Mutex
+	span  time.Duration
+	begun [2]int64 // operations by the start of the span before, and of this one
+	held  int64    // of them under way at the start of this one
+	again int64    // in this span
 }
 
 func (b *resends) sent(again bool) {
+	ended, under := b.tally.operations.Load(), b.underWay()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if span := b.now() / (10 * time.Second); span != b.span {
-		b.begun[0], b.begun[1] = b.begun[1], 0
+		b.begun[0], b.begun[1] = b.begun[1], ended+under
 		if span != b.span+1 {
-			b.begun[0] = 0
+			b.begun[0] = b.begun[1]
 		}
-		b.again[1], b.span = 0, span
+		b.again, b.held, b.span = 0, under, span
 	}
 	if !again {
-		b.begun[1]++
 		return
 	}
-	b.again[1]++
-	if most := (b.begun[0]+b.begun[1])/5 + 10*10 + 10; b.again[1] > most {
+	b.again++
+	if most := (ended+under-b.begun[0])/5 + b.held + 10*10 + 10; b.again > most {
 		b.tellBroken("more re-sends than the shared budget has", b.now()-10*time.Second)
 	}
 }

@@ -52,6 +52,12 @@ func (s *storm) end(op *operation) {
 	delete(s.under, op)
 }
 
+func (s *storm) underWay() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return int64(len(s.under))
+}
+
 // running lists the operations under way, the oldest first.
 func (s *storm) running() string {
 	s.mu.Lock()
