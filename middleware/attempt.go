@@ -34,9 +34,13 @@ func (a *attempt) underWay() bool { return a.by != nil && a.by != ended }
 // note keeps what a result means.
 func (a *attempt) note(out *Outcome, err error) {
 	a.cause, a.code, a.substatus = out.Cause, out.Code, out.Substatus
-	a.status = int16(min(max(out.Status, 0), math.MaxInt16)) // three digits, says RFC 9110
+	a.status = narrow(out.Status)
 	a.notSent = err != nil && out.Unapplied
 }
+
+// narrow is a status in the room that an attempt has for it: three digits, says
+// RFC 9110.
+func narrow(status int) int16 { return int16(min(max(status, 0), math.MaxInt16)) }
 
 // The log of attempts is op.now and, once there was another, those before it in
 // op.trouble. An attempt's place in it is its number less one. All of what

@@ -193,7 +193,7 @@ func (op *Operation) endAttempt(r *recorder, place int, resp *http.Response, err
 	op.conclude(v, resp, err, &out)
 	a.note(&out, err)
 	if resp != nil {
-		a.header, a.answered = resp.Header, int16(resp.StatusCode)
+		a.header, a.answered = resp.Header, narrow(resp.StatusCode)
 	}
 	if (out.Cause.Transient() || out.Cause == Unmendable) && !out.Unapplied || out.Cause == Canceled || out.Cause == DeadlineExceeded {
 		op.inDoubt = true

@@ -7,10 +7,8 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/reroute-go/reroute/benchmarks/internal/measure"
@@ -20,30 +18,15 @@ import (
 const document = "README.md"
 
 func main() {
-	short := flag.Bool("short", false, "measure little, and only print")
-	flag.Parse()
-	if err := run(*short); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	measure.Command{Document: document, Section: "figures", Rounds: 9, Spell: 100 * time.Millisecond, Tables: tables}.Main()
 }
 
-func run(short bool) error {
-	machine := measure.Machine()
-	rounds, spell := 9, 100*time.Millisecond
-	if short {
-		rounds, spell = 1, time.Millisecond
-	}
+func tables(rounds int, spell time.Duration) (string, error) {
 	r, err := measureAll(rounds, spell)
 	if err != nil {
-		return err
+		return "", err
 	}
-	text := fmt.Sprintf("\n%s\n%s\n%s\nMedians of %d rounds of %v. %s.\n\n", r.healthyTable(), r.failingTable(), r.claimsTable(), rounds, spell, machine)
-	fmt.Print(text)
-	if short {
-		return nil
-	}
-	return measure.Rewrite(document, "figures", text)
+	return fmt.Sprintf("%s\n%s\n%s", r.healthyTable(), r.failingTable(), r.claimsTable()), nil
 }
 
 // results are the costs of all peers, by name.

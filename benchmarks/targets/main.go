@@ -8,9 +8,7 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -18,37 +16,16 @@ import (
 	"github.com/reroute-go/reroute/benchmarks/internal/measure"
 )
 
-const document = "benchmarks/README.md"
-
 func main() {
-	short := flag.Bool("short", false, "measure little, and only print")
-	flag.Parse()
-	if err := run(*short); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	measure.Command{Document: "benchmarks/README.md", Section: "targets", Rounds: 7, Spell: 300 * time.Millisecond, Tables: table}.Main()
 }
 
-func run(short bool) error {
-	machine := measure.Machine()
-	rounds, spell := 7, 300*time.Millisecond
-	if short {
-		rounds, spell = 1, time.Millisecond
-	}
+func table(rounds int, spell time.Duration) (string, error) {
 	found, err := measure.GoBench(context.Background(), "./benchmarks/", pattern(), rounds, spell)
 	if err != nil {
-		return err
+		return "", err
 	}
-	table, err := tableOf(found)
-	if err != nil {
-		return err
-	}
-	text := fmt.Sprintf("\n%s\nMedians of %d rounds of %v. %s.\n\n", table, rounds, spell, machine)
-	fmt.Print(text)
-	if short {
-		return nil
-	}
-	return measure.Rewrite(document, "targets", text)
+	return tableOf(found)
 }
 
 // pattern matches the benchmarks that the rows need, and no others.
