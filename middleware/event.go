@@ -98,8 +98,14 @@ func (o Observer) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	}), nil
 }
 
-// Emit tells the operation's observer, if there is one, of e.
-func (op *Operation) Emit(ctx context.Context, e Event) { op.emit(ctx, func() Event { return e }) }
+// Emit tells the operation's observer, if there is one, of e. Refreshes are in the
+// Report besides.
+func (op *Operation) Emit(ctx context.Context, e Event) {
+	if e.Kind == TopologyRefreshed || e.Kind == RangesRefreshed {
+		op.refreshed(e.Err)
+	}
+	op.emit(ctx, func() Event { return e })
+}
 
 // emit builds the event only where somebody listens.
 func (op *Operation) emit(ctx context.Context, build func() Event) {

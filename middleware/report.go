@@ -96,12 +96,18 @@ type Report struct {
 	// kept-alive connection had died: it does so for reads and for whatever carries
 	// an Idempotency-Key. Only traced attempts know: see Operation.Trace.
 	TransportReplays int
+	// Refreshes is how often the operation had a map of the service read again, or
+	// waited while another did; RefreshErr is what the last of them met, nil = it
+	// went well.
+	Refreshes  int
+	RefreshErr error
 	// Charges lists what each budget paid.
 	Charges []Charge
 	// Stop says why nothing more was sent; NotStopped while the operation runs.
 	Stop Stop
 	// InDoubt is set when some attempt may have been carried out although it did
-	// not answer so.
+	// not answer so. What the dialect calls a final answer speaks for itself, a bare
+	// 500 of an ownership.Dialect too.
 	InDoubt bool
 	// Echo says that the final answer is what this operation's own earlier
 	// attempt would cause: a 409 after a re-sent create that had in fact worked
@@ -132,7 +138,7 @@ func (op *Operation) Report() Report {
 		Elapsed:   elapsed,
 	}
 	if t := op.trouble.Load(); t != nil {
-		r.Replays = t.replays
+		r.Replays, r.Refreshes, r.RefreshErr = t.replays, t.refreshes, t.refreshErr
 	}
 	for place := range r.Sends {
 		a := op.told(place)
@@ -184,6 +190,12 @@ func (r Report) String() string {
 	fmt.Fprintf(&b, "%s: %d send%s in %s, %s", name, r.Sends, plural, round(r.Elapsed), r.Stop)
 	for _, c := range r.Charges {
 		fmt.Fprintf(&b, ", %s x%d", c.Budget, c.Retries)
+	}
+	if r.Refreshes > 0 {
+		fmt.Fprintf(&b, ", maps refreshed x%d", r.Refreshes)
+	}
+	if r.RefreshErr != nil {
+		fmt.Fprintf(&b, " (the last: %v)", r.RefreshErr)
 	}
 	if r.TransportReplays > 0 {
 		fmt.Fprintf(&b, ", %d more by net/http", r.TransportReplays)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"net/url"
 	"testing"
 	"time"
 
@@ -389,6 +390,29 @@ func TestTheReportIsConsistent(t *testing.T) { // X20
 	report = answered(t, stack(t, layertest.NewScript(t, status(429, 409)...), again{}), request(t.Context(), "POST", nil), 409)
 	require.False(t, report.InDoubt)
 	require.Equal(t, idempotency.NoEcho, report.Echo)
+}
+
+func TestTheReportCountsRefreshesAndKeepsTheLastError(t *testing.T) { // X20, Z057
+	secret := &url.Error{Op: "Get", URL: "https://user:pass@maps.example/?sig=secret", Err: errBoom}
+	results := []error{secret, nil, secret}
+	refresher := middleware.LayerFunc(func(next http.RoundTripper) http.RoundTripper {
+		return middleware.Operate(next, nil, func(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
+			for i, err := range results {
+				op.Emit(req.Context(), middleware.Event{Kind: middleware.EventKind(int(middleware.TopologyRefreshed) + i%2), Err: err})
+				report := op.Report()
+				require.Equal(t, i+1, report.Refreshes)
+				require.Equal(t, err == nil, report.RefreshErr == nil)
+			}
+			op.Emit(req.Context(), middleware.Event{Kind: middleware.EndpointMarked, Err: errBoom})
+			return next.RoundTrip(req)
+		})
+	})
+	report := answered(t, stack(t, layertest.NewScript(t, status(200)...), refresher), get(t.Context()), 200)
+	require.Equal(t, 3, report.Refreshes)
+	require.ErrorIs(t, report.RefreshErr, errBoom)
+	require.Contains(t, report.String(), "maps refreshed x3 (the last: ")
+	require.NotContains(t, report.String(), "secret")
+	require.NotContains(t, report.String(), "pass")
 }
 
 func TestTheReportStopsItsClockWhenTheOperationEnds(t *testing.T) {

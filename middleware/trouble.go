@@ -19,6 +19,9 @@ type trouble struct {
 	replays int
 	wait    time.Duration // before the next attempt, for its record
 
+	refreshes  int
+	refreshErr error // of the last one
+
 	// Of the partition, as Place has it.
 	shunned []regions.Name
 	probe   regions.Name
@@ -72,6 +75,15 @@ func (op *Operation) Spent(b *Budget) Charge {
 	defer op.mu.Unlock()
 	c := op.charge(b)
 	return Charge{Budget: b.Name, Retries: c.retries, Waited: c.waited}
+}
+
+// refreshed counts a map that was read again, or could not be.
+func (op *Operation) refreshed(err error) {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	t := op.troubled()
+	t.refreshes++
+	t.refreshErr = discreet(err)
 }
 
 func (op *Operation) charges() []charge {

@@ -45,6 +45,19 @@ func TestAFailedFetchReleasesTheWaitersAndIsNoSuccess(t *testing.T) { // Z057, A
 	})
 }
 
+func TestTheReportTellsOfAFailedRefresh(t *testing.T) { // X20, Z057: the error is kept where the call is told
+	synctest.Test(t, func(t *testing.T) {
+		s := moving(t)
+		boom := errors.New("map service down")
+		s.fetch = func(context.Context, int64) (*ownership.Map, error) { return nil, boom }
+		resp, err := s.build(roundtrippers.OwnershipBuilder{}).RoundTrip(request(t.Context(), http.MethodGet, ""))
+		report := reportOf(t, resp, err)
+		require.Equal(t, 2, report.Refreshes, "before each of the two re-sends")
+		require.ErrorIs(t, report.RefreshErr, boom)
+		require.NoError(t, resp.Body.Close())
+	})
+}
+
 func TestAPanicInTheSourceIsAnError(t *testing.T) { // Z058
 	synctest.Test(t, func(t *testing.T) {
 		s := moving(t)
