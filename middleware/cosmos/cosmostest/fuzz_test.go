@@ -10,7 +10,8 @@ import (
 )
 
 func FuzzQuery(f *testing.F) {
-	for _, text := range []string{`SELECT * FROM c WHERE c.a = 'x' AND NOT (c.b IN (1, 2) OR IS_DEFINED(c["d"][0]))`, `SELECT VALUE COUNT(1) FROM c`, `SELECT TOP 1 c.a AS b FROM c`, `FROM c WHERE c.a`, `SELECT * FROM c WHERE ` + strings.Repeat("(", 500)} {
+	for _, text := range []string{`SELECT * FROM c WHERE c.a = 'x' AND NOT (c.b IN (1, 2) OR IS_DEFINED(c["d"][0]))`, `SELECT VALUE COUNT(1) FROM c`, `SELECT TOP 1 c.a AS b FROM c`, `FROM c WHERE c.a`, `SELECT * FROM c WHERE ` + strings.Repeat("(", 500),
+		`SELECT * FROM c WHERE c.b IN (1, 00)`, `SELECT * FROM c WHERE c.b = -inf`, `SELECT * FROM c WHERE c.b = 0x1p4`, `SELECT * FROM c WHERE c.b = 1.`} {
 		f.Add(text)
 	}
 	doc := map[string]any{"a": "x", "b": true, "d": []any{nil}}

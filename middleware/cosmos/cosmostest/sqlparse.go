@@ -298,7 +298,8 @@ func (p *parser) operand() expression {
 			p.at++
 			t += p.peek()
 		}
-		if _, err := strconv.ParseFloat(t, 64); err != nil {
+		// It is compared, and told, as JSON: 00, 0x1p4 and -inf are numbers to Go only.
+		if _, err := strconv.ParseFloat(t, 64); err != nil || !json.Valid([]byte(t)) {
 			p.fail("%q is no number", t)
 		}
 		return constant(json.Number(t))
