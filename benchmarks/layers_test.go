@@ -48,6 +48,8 @@ func BenchmarkLayers(b *testing.B) {
 		{"Reroute", roundtrippers.Reroute{Dialect: shards, Owners: owners}},
 		{"Retry", roundtrippers.Retry{Dialect: api}},
 		{"Circuit", &roundtrippers.Circuit{Dialect: api}},
+		{"Pause", &roundtrippers.Pause{Dialect: api}},
+		{"PriorityHeader", roundtrippers.PriorityHeader{}},
 		{"Concurrency", &roundtrippers.Concurrency{}},
 		{"RateLimit", &roundtrippers.RateLimit{PerSecond: 1e9}},
 		{"RetryBudget", &roundtrippers.RetryBudget{}},

@@ -14,7 +14,7 @@ type Priority uint8
 
 const (
 	// Background, the default, is work that nobody looks at: a refresh by timer.
-	// It is sent once, and not at all while a breaker is open.
+	// It is sent once, and not at all while a breaker is open or the API paused.
 	Background Priority = iota
 	// Essential is work that somebody waits for: it is sent until it is answered
 	// or its context ends. Bound it: a context without an end waits for ever.
@@ -64,7 +64,8 @@ type Patience struct {
 	// Max limits a wait, before jitter, and what a server's Retry-After is heeded
 	// up to. 0 = 10 s.
 	Max time.Duration
-	// AwaitCircuit waits for an open breaker instead of failing at once.
+	// AwaitCircuit waits for an open breaker, or the end of a Pause, instead of failing
+	// at once.
 	AwaitCircuit bool
 }
 

@@ -18,17 +18,19 @@ import (
 //	Guard                marks what must not be repeated
 //	Retry                sends again, as the operation's Patience says
 //	Auth                 replays once with a fresh token
+//	Pause                sends nothing while the API has asked for that
 //	Circuit              the API's breaker
 //	Auth                 puts the token on
 //	RateLimit            sends per second
 //	Concurrency          requests in flight
+//	Pause                learns of it before the next one gets the permit
 //	AttemptTimeout       limits one attempt
 //	PerAttempt...        your layers, on every send: signing, tracing
 //	Base                 the transport
 //
 // No wait of one of them holds what another one hands out: a permit covers only
-// the request, a token is taken when the breaker has let the attempt through and
-// both ask it once more after a wait.
+// the request, a token is taken when the breaker has let the attempt through, and
+// after each wait the breaker and the pause above it are asked once more.
 //
 // The pointers hold state: keep yours to ask for it, or to share it between the
 // clients of one API. Dialect is filled in where a layer leaves it nil.
@@ -59,6 +61,7 @@ type APIBuilder struct {
 	Guard          Guard           // zero = its defaults
 	Retry          Retry           // zero = its defaults
 	Auth           *Auth           // nil = none
+	Pause          *Pause          // nil = none
 	Circuit        *Circuit        // nil = one with the defaults
 	RateLimit      *RateLimit      // nil = none
 	Concurrency    *Concurrency    // nil = one with the defaults
@@ -85,14 +88,17 @@ func (b APIBuilder) Layers() []middleware.Layer {
 	add(b.IdempotencyKey != nil, b.IdempotencyKey)
 	add(!b.NoGuard, b.Guard)
 	add(true, b.Retry)
-	if b.Auth == nil {
-		add(true, b.Circuit)
-	} else {
-		replay, attach := b.Auth.Split()
-		layers = append(layers, replay, b.Circuit, attach)
+	var replay, attach middleware.Layer
+	if b.Auth != nil {
+		replay, attach = b.Auth.Split()
 	}
+	add(b.Auth != nil, replay)
+	add(b.Pause != nil, b.Pause)
+	add(true, b.Circuit)
+	add(b.Auth != nil, attach)
 	add(b.RateLimit != nil, b.RateLimit)
 	add(true, b.Concurrency)
+	add(b.Pause != nil, b.Pause)
 	add(b.AttemptTimeout != 0, AttemptTimeout{After: b.AttemptTimeout})
 	return append(layers, b.PerAttempt...)
 }
@@ -106,6 +112,9 @@ func (b *APIBuilder) fill() {
 		b.Concurrency = &Concurrency{}
 	}
 	dialects := []*middleware.Dialect{&b.Guard.Dialect, &b.Retry.Dialect, &b.Circuit.Dialect}
+	if b.Pause != nil {
+		dialects = append(dialects, &b.Pause.Dialect)
+	}
 	if b.Auth != nil {
 		dialects = append(dialects, &b.Auth.Dialect)
 	}

@@ -110,7 +110,7 @@ func (l *Circuit) roundTrip(op *middleware.Operation, req *http.Request, next ht
 	out := op.Judge(l.Dialect, resp, err)
 	verdict = healthOf(out, err)
 	var open *CircuitOpenError
-	if errors.As(err, &open) && open.late && open.from == &l.inner && !op.Patience().AwaitCircuit {
+	if errors.As(err, &open) && open.late && open.from == &l.inner {
 		l.tell(op, req, err) // it opened while the attempt waited further down
 	}
 	return resp, err
@@ -119,7 +119,7 @@ func (l *Circuit) roundTrip(op *middleware.Operation, req *http.Request, next ht
 // tell shows a refusal to the observer as an attempt that took no time. Those who
 // wait are not told of.
 func (l *Circuit) tell(op *middleware.Operation, req *http.Request, err error) {
-	if errors.Is(err, middleware.ErrCircuitOpen) {
+	if errors.Is(err, middleware.ErrCircuitOpen) && !op.Patience().AwaitCircuit {
 		op.EmitRefused(req.Context(), op.Judge(l.Dialect, nil, err), err)
 	}
 }

@@ -90,7 +90,7 @@ func (c *circuit) reset() {
 var pass = &grant{}
 
 // enter lets an attempt through, has it wait, or returns an error: a
-// *CircuitOpenError, a *middleware.WaitError or the context's.
+// *CircuitOpenError, a *middleware.WaitError, the context's or that of another gate.
 func (c *circuit) enter(ctx context.Context, op *middleware.Operation) (*grant, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -118,6 +118,9 @@ func (c *circuit) enter(ctx context.Context, op *middleware.Operation) (*grant, 
 	c.mu.Unlock()
 
 	err := w.wait(ctx)
+	if err == nil {
+		err = op.Recheck() // of the gates above, such as a Pause that this attempt has passed
+	}
 	if err == nil {
 		return w.grant, nil
 	}

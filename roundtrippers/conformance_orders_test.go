@@ -32,6 +32,8 @@ func TestLayersInAnyOrderKeepEveryPromise(t *testing.T) {
 		// No operation opens its own circuit: what comes then is no answer, as promised.
 		func() middleware.Layer { return &roundtrippers.Circuit{Dialect: d, Threshold: 100} },
 		func() middleware.Layer { return &roundtrippers.Concurrency{} },
+		func() middleware.Layer { return &roundtrippers.Pause{Dialect: d} },
+		always(roundtrippers.PriorityHeader{}),
 		func() middleware.Layer { return &roundtrippers.RateLimit{PerSecond: 100} },
 		func() middleware.Layer { return &roundtrippers.RetryBudget{} },
 		func() middleware.Layer { return tokenAuth() },

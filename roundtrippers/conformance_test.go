@@ -75,6 +75,8 @@ func ownLayers() map[string]layertest.Kit {
 		"roundtrippers.Deadline":       one(always(roundtrippers.Deadline{After: time.Minute}), nil),
 		"roundtrippers.AttemptTimeout": one(always(roundtrippers.AttemptTimeout{After: time.Minute}), nil),
 		"roundtrippers.Circuit":        one(func() middleware.Layer { return &roundtrippers.Circuit{Dialect: d} }, rows),
+		"roundtrippers.Pause":          one(func() middleware.Layer { return &roundtrippers.Pause{Dialect: d} }, rows),
+		"roundtrippers.PriorityHeader": one(always(roundtrippers.PriorityHeader{}), rows),
 		"roundtrippers.Concurrency":    one(func() middleware.Layer { return &roundtrippers.Concurrency{} }, rows),
 		"roundtrippers.RateLimit":      one(func() middleware.Layer { return &roundtrippers.RateLimit{PerSecond: 10} }, rows),
 		"roundtrippers.RetryBudget":    one(func() middleware.Layer { return &roundtrippers.RetryBudget{} }, rows),
@@ -162,6 +164,7 @@ func stacks() map[string]layertest.Kit {
 	})
 	withAll := func(b *roundtrippers.APIBuilder) {
 		b.OperationTimeout, b.AttemptTimeout = time.Minute, 10*time.Second
+		b.Pause, b.PerOperation = &roundtrippers.Pause{}, []middleware.Layer{roundtrippers.PriorityHeader{}}
 		b.RetryBudget, b.IdempotencyKey, b.Auth, b.RateLimit = &roundtrippers.RetryBudget{}, &roundtrippers.IdempotencyKey{}, tokenAuth(), &roundtrippers.RateLimit{PerSecond: 1000}
 	}
 	return map[string]layertest.Kit{
@@ -196,8 +199,11 @@ func stacks() map[string]layertest.Kit {
 		"OwnershipBuilder, with limits, an observer": one(ownershipStack(func(b *roundtrippers.OwnershipBuilder) {
 			b.AttemptTimeout, b.Observe = time.Second, func(context.Context, middleware.Event) {}
 		}), keyRequest, moved...),
-		"APIBuilder":                    one(apiStack(nil), rows, layertest.Step{Status: 503}),
-		"APIBuilder, with everything":   one(apiStack(withAll), rows, layertest.Step{Status: 401}, layertest.Step{Status: 503}),
+		"APIBuilder":                  one(apiStack(nil), rows, layertest.Step{Status: 503}),
+		"APIBuilder, with everything": one(apiStack(withAll), rows, layertest.Step{Status: 401}, layertest.Step{Status: 503}, throttled("1")),
+		"APIBuilder, an essential write that is throttled": one(apiStack(withAll), func(ctx context.Context) *http.Request {
+			return rows(ctx).WithContext(essentially(ctx))
+		}, throttled("1")),
 		"APIBuilder, a POST with a key": one(apiStack(withAll), patientRequest(http.MethodPost), layertest.Step{Status: 503}),
 		"APIBuilder, an essential read": one(apiStack(func(b *roundtrippers.APIBuilder) { b.OperationTimeout = 20 * time.Second }), essentialRequest, layertest.Step{Status: 503}),
 		"APIBuilder, one send at a time": one(apiStack(func(b *roundtrippers.APIBuilder) {
@@ -231,7 +237,19 @@ func TestEveryRefusalKeepsItsPromises(t *testing.T) { // B09
 		spend(l, rows, layertest.Step{Status: 500})
 		return l
 	}
+	paused := func() *roundtrippers.Pause {
+		l := &roundtrippers.Pause{Dialect: rest.Dialect{}, Max: time.Hour}
+		spend(l, rows, throttled("3600"))
+		return l
+	}
 	for name, kit := range map[string]layertest.Kit{
+		"Pause":                 refuses(func() middleware.Layer { return paused() }, rows),
+		"Pause in an API stack": refuses(func() middleware.Layer { return apiStack(func(b *roundtrippers.APIBuilder) { b.Pause = paused() })() }, rows),
+		"Pause, beyond the deadline": refuses(func() middleware.Layer { return paused() }, func(ctx context.Context) *http.Request {
+			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+			context.AfterFunc(ctx, cancel)
+			return essentialRequest(ctx)
+		}),
 		"Circuit, open": refuses(openCircuit, rows),
 		"Circuit in an API stack, open": refuses(func() middleware.Layer {
 			return apiStack(func(b *roundtrippers.APIBuilder) { b.Circuit = openCircuit().(*roundtrippers.Circuit) })()

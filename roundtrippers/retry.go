@@ -134,6 +134,13 @@ func (r *patient) policy(ctx context.Context, op *middleware.Operation, out midd
 		if patience.Retries == middleware.Unlimited {
 			v.Postpone = r.jittered(orDefault(patience.Max, maxBackoff))
 		}
+		if paused, ok := op.Value(pauseMet{}).(*PausedError); ok {
+			if left := time.Until(paused.Until); left > v.Wait && patience.AwaitCircuit {
+				v.Wait = left
+			} else if left > v.Wait {
+				v.Prepare = func(context.Context) error { return paused } // it would be refused: the answer in hand is worth more
+			}
+		}
 		return v
 	}
 }

@@ -30,7 +30,7 @@ func TestNoCredentialCanBePrintedV079(t *testing.T) {
 	const secret = "s3cr3t"
 	fetchErr := &url.Error{Op: "Post", URL: "https://login.test/token?client_secret=" + secret, Err: errReset}
 	steps := map[string][]layertest.Step{
-		"ok": apiSteps(200), "401": apiSteps(401), "503": apiSteps(503), "422": apiSteps(422), "reset": {{Err: errReset}},
+		"ok": apiSteps(200), "401": apiSteps(401), "503": apiSteps(503), "422": apiSteps(422), "429": {throttled("5")}, "reset": {{Err: errReset}},
 		"a base that quotes the URL": {{Err: &url.Error{Op: "Get", URL: "https://user:" + secret + "@api.test/rows?token=" + secret, Err: errReset}}},
 	}
 	for name, script := range steps {
@@ -64,6 +64,7 @@ func TestNoCredentialCanBePrintedV079(t *testing.T) {
 				}}
 				c := apiOver(t, func(b *roundtrippers.APIBuilder) {
 					b.Auth, b.Circuit.Threshold = auth, 2
+					b.Pause, b.PerOperation = &roundtrippers.Pause{}, []middleware.Layer{roundtrippers.PriorityHeader{}}
 					b.IdempotencyKey = &roundtrippers.IdempotencyKey{New: func() string { return "key-" + secret }}
 					b.Observe = func(ctx context.Context, e middleware.Event) {
 						for _, log := range logs {

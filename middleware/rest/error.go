@@ -24,7 +24,8 @@ const (
 	Status Kind = "status"
 	// Transport: there was no answer.
 	Transport Kind = "transport"
-	// BreakerOpen: nothing was sent, at least in the end, as the breaker is open.
+	// BreakerOpen: nothing was sent, at least in the end, as the breaker is open or the
+	// API has asked for a pause.
 	BreakerOpen Kind = "breaker_open"
 	// Auth: the token could not be had, at first or when the API asked for a new one.
 	Auth Kind = "auth"
