@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -275,7 +276,7 @@ func TestWhoLeavesAPauseLeavesNothingP10(t *testing.T) {
 func TestNoWaitFurtherDownEndsWithinAPauseP10(t *testing.T) {
 	second := time.Second
 	playAll(t, []scenario{
-		{"V099 for a token: none is taken", func(b *roundtrippers.APIBuilder) { pausing(b); b.RateLimit = &roundtrippers.RateLimit{PerSecond: 1} }, []layertest.Step{throttledAfter(second/2, "10"), {}}, func(t *testing.T, c *apiClient) {
+		{"V099 for a token: none is taken", func(b *roundtrippers.APIBuilder) { pausing(b); b.RateLimit = &roundtrippers.RateLimit{PerSecond: 0.1} }, []layertest.Step{throttledAfter(second/2, "10"), {}}, func(t *testing.T, c *apiClient) {
 			var all sync.WaitGroup
 			allGo(&all, 1, func() { want(t, c, t.Context(), 429) })
 			allGo(&all, 1, func() {
@@ -300,7 +301,11 @@ func TestNoWaitFurtherDownEndsWithinAPauseP10(t *testing.T) {
 			all.Wait()
 			require.Equal(t, []time.Duration{0, 11 * second, 11 * second, 11 * second, 11 * second, 11 * second}, c.script.Times())
 		}},
-		{"V042 for the breaker", func(b *roundtrippers.APIBuilder) { pausing(b); b.Circuit.Threshold = 1 }, []layertest.Step{{Status: 503}, throttled("20"), {}}, func(t *testing.T, c *apiClient) {
+		{"V042 for the breaker", func(b *roundtrippers.APIBuilder) {
+			pausing(b)
+			b.Circuit.Threshold = 1
+			b.RateLimit = &roundtrippers.RateLimit{PerSecond: 0.001, Burst: 5} // who is not sent takes no token
+		}, []layertest.Step{{Status: 503}, throttled("20"), {}}, func(t *testing.T, c *apiClient) {
 			want(t, c, t.Context(), 503)
 			var all sync.WaitGroup
 			allGo(&all, 3, func() { want(t, c, essentially(t.Context()), 200) })
@@ -310,6 +315,19 @@ func TestNoWaitFurtherDownEndsWithinAPauseP10(t *testing.T) {
 			all.Wait()
 			require.Equal(t, []time.Duration{0, 5 * second, 25 * second, 25 * second, 25 * second}, c.script.Times())
 			require.NotContains(t, c.tags.String(), "breaker_open")
+		}},
+		{"whatever is stacked above", nil, []layertest.Step{{Status: 503, Delay: 3 * second}, throttled("5"), {}}, func(t *testing.T, c *apiClient) {
+			d, pause := rest.Dialect{}, &roundtrippers.Pause{Dialect: rest.Dialect{}}
+			rt, err := middleware.Stack(c.script, roundtrippers.Retry{Dialect: d, Rand: c.builder.Retry.Rand}, &roundtrippers.Circuit{Dialect: d, Threshold: 1}, pause)
+			require.NoError(t, err)
+			c.rt = rt
+			var all sync.WaitGroup
+			allGo(&all, 1, func() { want(t, c, t.Context(), 503) })
+			want(t, c, t.Context(), 429)
+			allGo(&all, 1, func() { want(t, c, essentially(t.Context()), 200) })
+			require.Equal(t, 1, pause.Waiting())
+			all.Wait()
+			require.Equal(t, []time.Duration{0, 0, 8 * second}, c.script.Times()) // the breaker has opened at 3 s
 		}},
 		{"V077 a replay with a fresh token waits too", func(b *roundtrippers.APIBuilder) {
 			pausing(b)
@@ -476,16 +494,29 @@ func TestABadPauseIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "Max is -1s, want >= 0")
 }
 
-func TestACallsOwnPauseIsNotConfusedWithAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // two APIs, one below the other
-		outer, inner := &roundtrippers.Pause{Dialect: rest.Dialect{}}, &roundtrippers.Pause{Dialect: rest.Dialect{}, Max: 2 * time.Second}
-		script := layertest.NewScript(t, throttled("5"), layertest.Step{})
-		rt, err := middleware.Stack(script, outer, inner)
+func TestTwoPausesAreNotConfused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		outer, inner := &roundtrippers.Pause{Dialect: rest.Dialect{}, Max: time.Second}, &roundtrippers.Pause{Dialect: rest.Dialect{}}
+		script, tags := layertest.NewScript(t, throttled("5"), layertest.Step{}), &apiTags{}
+		rt, err := middleware.Stack(script, middleware.Observer(tags.observe), outer, inner)
 		require.NoError(t, err)
 		closeIt(rt.RoundTrip(get(t.Context(), "https://api.test/")))
-		require.Equal(t, []time.Duration{5 * time.Second, 2 * time.Second}, []time.Duration{time.Until(outer.Until()), time.Until(inner.Until())})
-		time.Sleep(5 * time.Second)
+		require.Equal(t, []time.Duration{time.Second, 5 * time.Second}, []time.Duration{time.Until(outer.Until()), time.Until(inner.Until())})
+		time.Sleep(2 * time.Second)
+		_, err = rt.RoundTrip(get(t.Context(), "https://api.test/"))
+		require.ErrorIs(t, err, middleware.ErrCircuitOpen)
+		require.Equal(t, "started, failed:status, started, failed:breaker_open", tags.String()) // told once
+		time.Sleep(3 * time.Second)
 		closeIt(rt.RoundTrip(get(t.Context(), "https://api.test/")))
 		require.Len(t, script.Sends(), 2)
 	})
+}
+
+func TestTheBuilderStacksAPauseAboveAllWaitsAndBelowThem(t *testing.T) {
+	b := roundtrippers.APIBuilder{Dialect: rest.Dialect{}, Pause: &roundtrippers.Pause{}, RateLimit: &roundtrippers.RateLimit{PerSecond: 1}, AttemptTimeout: time.Second}
+	var names []string
+	for _, l := range b.Layers() {
+		names = append(names, strings.TrimPrefix(strings.TrimLeft(fmt.Sprintf("%T", l), "*"), "roundtrippers."))
+	}
+	require.Equal(t, []string{"Guard", "Retry", "Pause", "Circuit", "RateLimit", "Concurrency", "Pause", "AttemptTimeout"}, names)
 }

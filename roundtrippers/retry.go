@@ -20,7 +20,8 @@ import (
 // It sends again after server errors, throttling, timeouts and transport errors.
 // The wait is the Retry-After of the answer, up to Patience.Max, else the
 // schedule; then jitter is added, so that Max may be exceeded by that share. No
-// wait is shorter than 1 ms.
+// wait is shorter than 1 ms, and none of an operation that would wait for it ends
+// before a Pause below does.
 //
 // CheckRetry and Backoff take policies that were written for go-retryablehttp
 // unchanged; how often is still for the Patience to say.
