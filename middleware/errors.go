@@ -83,12 +83,8 @@ type Error struct {
 
 // typed wraps err with what the operation knows.
 func (op *Operation) typed(err error) error {
-	report := op.Report()
+	e := &Error{Err: discreet(err)}
 	op.mu.Lock()
-	defer op.mu.Unlock()
-	e := &Error{
-		Stop: op.stop, Report: report, Err: discreet(err),
-	}
 	if last := op.lastAnswer(); last != nil {
 		e.LastStatus, e.LastSubstatus, e.LastHeader = int(last.answered), last.substatus, last.header
 	}
@@ -96,10 +92,13 @@ func (op *Operation) typed(err error) error {
 		e.Outcome = op.ended(op.dialect(), context.DeadlineExceeded)
 	} else {
 		e.Outcome = op.judge(op.dialect(), nil, err)
-		if e.Stop == NotRetried && e.Outcome.Cause == DeadlineExceeded {
-			e.Stop = Deadline // a layer's refusal to wait beyond it
+		if op.stop == NotRetried && e.Outcome.Cause == DeadlineExceeded {
+			op.stop = Deadline // a layer's refusal to wait beyond it
 		}
 	}
+	e.Stop = op.stop
+	op.mu.Unlock()
+	e.Report = op.Report()
 	return e
 }
 

@@ -6,7 +6,7 @@ import (
 )
 
 // LogTo returns an Observer that writes events to logger: what went well at
-// debug level, retries and refreshes at info, what failed at warn. Disabled
+// debug level, retries and refreshes at info, what failed and what was given up at warn. Disabled
 // levels cost one check. A nil logger is slog.Default().
 func LogTo(logger *slog.Logger) Observer {
 	if logger == nil {
@@ -32,6 +32,10 @@ func levelOf(e Event) slog.Level {
 		return slog.LevelDebug
 	case EndpointMarked, BreakerOpened, PoolReplaced:
 		return slog.LevelWarn
+	case GaveUp:
+		if e.Stop != CanceledByCaller {
+			return slog.LevelWarn
+		}
 	case TopologyRefreshed, RangesRefreshed:
 		if e.Err != nil {
 			return slog.LevelWarn

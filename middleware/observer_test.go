@@ -48,7 +48,7 @@ level=INFO msg="attempt ended" op=test attempt=2 cause=broken elapsed=20ms err=b
 level=INFO msg="retry scheduled" op=test attempt=2 cause=broken budget=again
 level=DEBUG msg="attempt started" op=test attempt=3
 level=INFO msg="attempt ended" op=test attempt=3 cause=unavailable code=503
-level=INFO msg="gave up" op=test attempt=3 cause=unavailable code=503 budget=again stop="budget spent"
+level=WARN msg="gave up" op=test attempt=3 cause=unavailable code=503 budget=again stop="budget spent"
 `, "\n"), lines.String())
 
 		require.Equal(t, strings.TrimSpace(`

@@ -274,8 +274,8 @@ func (op *Operation) finish(req *http.Request, resp *http.Response, err error) (
 
 func (op *Operation) end(resp *http.Response) {
 	op.mu.Lock()
-	if last := op.newest(); last != nil && resp != nil && !last.underWay() {
-		op.took = last.begun + last.elapsed // spares a look at the clock
+	if last := op.newest(); last != nil && resp != nil && !last.underWay() && op.trouble.Load() == nil {
+		op.took = last.begun + last.elapsed // spares a look at the clock, where nothing but it took time
 	} else {
 		op.took = time.Since(op.started)
 	}

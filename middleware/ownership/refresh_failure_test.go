@@ -58,6 +58,30 @@ func TestTheReportTellsOfAFailedRefresh(t *testing.T) { // X20, Z057: the error 
 	})
 }
 
+func TestTheReportCountsTheWaitForTheMap(t *testing.T) { // X20: from the operation's begin to its end
+	for _, wait := range []time.Duration{time.Second, time.Minute} { // the map comes, or time runs out before it
+		synctest.Test(t, func(t *testing.T) {
+			s := moving(t)
+			s.fetch = func(context.Context, int64) (*ownership.Map, error) {
+				time.Sleep(wait)
+				return s.current(), nil
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			rt := s.build(roundtrippers.OwnershipBuilder{})
+			start := time.Now()
+			resp, err := rt.RoundTrip(request(ctx, http.MethodGet, ""))
+			took := time.Since(start)
+			require.Equal(t, took, reportOf(t, resp, err).Elapsed)
+			require.Greater(t, took, 900*time.Millisecond)
+			if resp != nil {
+				require.NoError(t, resp.Body.Close())
+			}
+			time.Sleep(time.Minute) // for the fetch that is left
+		})
+	}
+}
+
 func TestAPanicInTheSourceIsAnError(t *testing.T) { // Z058
 	synctest.Test(t, func(t *testing.T) {
 		s := moving(t)

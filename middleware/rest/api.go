@@ -278,13 +278,15 @@ func (c *call) begin(kind Kind) *Error {
 func (c *call) unanswered(err error) *Error {
 	e := c.begin(Transport)
 	e.Attempts, e.Sends = 1, 1
+	cause := middleware.JudgeError(err).Cause
 	var typed *middleware.Error
 	if errors.As(err, &typed) {
 		e.tell(typed.Report)
+		cause = typed.Outcome.Cause
 	}
 	e.Kind = kindOf(c.req.Context(), err, e.Stop)
 	e.Err, e.Detail = err, middleware.Redact(withoutURL(err)).Error() // there may be more of them underneath
-	e.final = e.Kind == Auth || e.Kind == Canceled
+	e.final = e.Kind == Auth || cause == middleware.Unmendable && !middleware.Untrusted(err)
 	return e
 }
 

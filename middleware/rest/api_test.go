@@ -2,6 +2,7 @@ package rest_test
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -302,6 +303,50 @@ func TestTheBreakersErrorOfACallV122V052(t *testing.T) {
 		require.Equal(t, []any{rest.BreakerOpen, 0, 0}, []any{failed.Kind, failed.Attempts, failed.Status})
 		require.ErrorIs(t, failed, middleware.ErrCircuitOpen)
 		require.NotContains(t, failed.Error(), "status")
+	})
+}
+
+func TestWhatItsCallerEndedIsNotFinalAndWhatCannotBeSentIs(t *testing.T) { // V123: an outbox drops what is final
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(middleware.WithPriority(t.Context(), middleware.Essential), time.Second)
+		defer cancel()
+		hangs := layertest.Step{Hang: true}
+		api, _, _ := over(t, nil, hangs)
+		failed := failedAs(t, api.Send(ctx, http.MethodPost, "/rows", nil, row{"a"}, nil))
+		require.Equal(t, []any{rest.Canceled, true, false}, []any{failed.Kind, failed.InDoubt, failed.IsFinal()})
+
+		leaving, leave := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, leave)
+		api, _, _ = over(t, nil, hangs)
+		failed = failedAs(t, api.Send(leaving, http.MethodPost, "/rows", nil, row{"a"}, nil))
+		require.Equal(t, []any{rest.Canceled, true, false}, []any{failed.Kind, failed.InDoubt, failed.IsFinal()})
+
+		for _, unsendable := range []error{&url.Error{Op: "Post", URL: "ftp://api.test", Err: errors.New("unsupported protocol scheme \"ftp\"")}} {
+			api, _, _ = over(t, nil, layertest.Step{Err: unsendable})
+			failed = failedAs(t, api.Get(t.Context(), "/", nil))
+			require.Equal(t, []any{rest.Transport, true}, []any{failed.Kind, failed.IsFinal()}, failed)
+		}
+		api, _, _ = over(t, nil, layertest.Step{Err: x509.HostnameError{Certificate: &x509.Certificate{}, Host: "api.test"}})
+		require.False(t, failedAs(t, api.Get(t.Context(), "/", nil)).IsFinal(), "who answers today need not tomorrow")
+	})
+}
+
+func TestAWaitThatIsRefusedEndsForTheSameReasonEverywhere(t *testing.T) { // X19, P14, X20
+	synctest.Test(t, func(t *testing.T) {
+		api, _, _ := over(t, func(b *roundtrippers.APIBuilder) { b.Circuit = &roundtrippers.Circuit{Threshold: 1} }, status(503)...)
+		_ = api.Get(t.Context(), "/", nil)
+		ctx, cancel := context.WithTimeout(middleware.WithPriority(t.Context(), middleware.Essential), time.Second)
+		defer cancel()
+		failed := failedAs(t, api.Get(ctx, "/", nil))
+		var typed *middleware.Error
+		require.ErrorAs(t, failed, &typed)
+		require.Equal(t, []middleware.Stop{middleware.Deadline, middleware.Deadline, middleware.Deadline},
+			[]middleware.Stop{failed.Stop, typed.Stop, typed.Report.Stop})
+		require.True(t, failed.Timeout())
+		require.True(t, typed.Timeout())
+		require.Equal(t, rest.Canceled, failed.Kind)
+		require.ErrorIs(t, failed, context.DeadlineExceeded)
+		require.False(t, failed.IsFinal())
 	})
 }
 

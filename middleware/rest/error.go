@@ -173,8 +173,10 @@ func (e *Error) Is(target error) bool {
 func (e *Error) Timeout() bool { return e.Stop == middleware.Deadline }
 
 // IsFinal reports whether the same call would fail again as it is: the API has
-// understood and refused, or there is no token for it. Server errors, throttling,
-// an open breaker and a broken connection pass.
+// understood and refused, there is no token for it, or it cannot be sent (a header
+// that is none, an unknown scheme). Server errors, throttling, an open breaker and a
+// broken connection pass; a call that its caller ended, or whose time ran out, may
+// succeed when made again, and may have been carried out: see InDoubt.
 func (e *Error) IsFinal() bool { return e.final }
 
 // kindOf tells the failures without an answer apart.
