@@ -77,7 +77,7 @@ type Transporter interface {
 }
 
 // Layers returns the layers in order, for those who want to change the list and
-// call middleware.Stack themselves.
+// call middleware.Stack themselves, over Transport.
 func (b Builder) Layers() []middleware.Layer {
 	var layers []middleware.Layer
 	add := func(stacked bool, l middleware.Layer) {
@@ -134,19 +134,25 @@ func (b Builder) Build() (http.RoundTripper, error) {
 		// Go on to collect the layers' own, without those that repeat these.
 		b.Dialect, b.OperationTimeout, b.AttemptTimeout = anyDialect(b.Dialect), max(b.OperationTimeout, 0), max(b.AttemptTimeout, 0)
 	}
-	base := b.Base
-	if base == nil {
-		pools := &Pools{}
-		if t, ok := b.Dialect.(Transporter); ok {
-			pools.New = func() http.RoundTripper { return t.NewTransport() }
-		}
-		base = pools
-	}
-	rt, err := middleware.Stack(base, b.Layers()...)
+	rt, err := middleware.Stack(b.Transport(), b.Layers()...)
 	if err := errors.Join(mistaken, err); err != nil {
 		return nil, fmt.Errorf("roundtrippers.Builder: %w", err)
 	}
 	return rt, nil
+}
+
+// Transport returns what Build puts at the bottom: Base, or new Pools of what the
+// dialect's service wants. It is for those who stack a changed list of Layers: over
+// http.DefaultTransport a region that hangs is never left.
+func (b Builder) Transport() http.RoundTripper {
+	if b.Base != nil {
+		return b.Base
+	}
+	pools := &Pools{}
+	if t, ok := b.Dialect.(Transporter); ok {
+		pools.New = func() http.RoundTripper { return t.NewTransport() }
+	}
+	return pools
 }
 
 // anyDialect stands in for one that is missing.

@@ -17,6 +17,7 @@ import (
 	"github.com/reroute-go/reroute/idempotency"
 	"github.com/reroute-go/reroute/middleware"
 	"github.com/reroute-go/reroute/middleware/layertest"
+	"github.com/reroute-go/reroute/middleware/ownership"
 	"github.com/reroute-go/reroute/middleware/rest"
 	"github.com/reroute-go/reroute/partitions"
 	"github.com/reroute-go/reroute/regions"
@@ -174,6 +175,28 @@ func TestTheBuilderStacksInTheStandardOrder(t *testing.T) {
 		"*layertest.Script",
 		"at most 178 sends",
 	}, names)
+}
+
+func TestAChangedListOfLayersStandsOnTheSameBase(t *testing.T) {
+	d := &ownership.Dialect{} // knows the transport that its service wants
+	b := roundtrippers.Builder{Dialect: d}
+	pools, ok := b.Transport().(*roundtrippers.Pools)
+	require.True(t, ok)
+	made, ok := pools.New().(*http.Transport)
+	require.True(t, ok)
+	require.Equal(t, d.NewTransport().MaxIdleConnsPerHost, made.MaxIdleConnsPerHost)
+	rt, err := middleware.Stack(b.Transport(), b.Layers()[1:]...)
+	require.NoError(t, err)
+	require.Contains(t, middleware.Describe(rt), "*roundtrippers.Pools")
+
+	nodes, ok := roundtrippers.OwnershipBuilder{Dialect: d}.Transport().(*http.Transport)
+	require.True(t, ok)
+	require.Equal(t, d.NewTransport().MaxIdleConnsPerHost, nodes.MaxIdleConnsPerHost)
+
+	mine := &http.Transport{}
+	require.Same(t, mine, roundtrippers.Builder{Base: mine}.Transport())
+	require.Same(t, mine, roundtrippers.OwnershipBuilder{Base: mine}.Transport())
+	require.Same(t, http.DefaultTransport, roundtrippers.OwnershipBuilder{}.Transport())
 }
 
 func TestTheBuilderLeavesOutWhatHasNothingToWorkWith(t *testing.T) {

@@ -58,7 +58,7 @@ type OwnershipBuilder struct {
 }
 
 // Layers returns the layers in order, for those who want to change the list and
-// call middleware.Stack themselves.
+// call middleware.Stack themselves, over Transport.
 func (b OwnershipBuilder) Layers() []middleware.Layer {
 	var layers []middleware.Layer
 	add := func(stacked bool, l middleware.Layer) {
@@ -102,9 +102,17 @@ func (b OwnershipBuilder) Build() (http.RoundTripper, error) {
 	if b.Owners == nil && b.Route.Owners == nil {
 		return nil, errors.New("roundtrippers.OwnershipBuilder: Owners is nil: who knows which node owns what?")
 	}
-	base := b.Base
-	if t, ok := b.Dialect.(Transporter); base == nil && ok {
-		base = t.NewTransport()
+	return middleware.Stack(b.Transport(), b.Layers()...)
+}
+
+// Transport returns what Build puts at the bottom: Base, or what the dialect's
+// service wants. It is for those who stack a changed list of Layers.
+func (b OwnershipBuilder) Transport() http.RoundTripper {
+	if b.Base != nil {
+		return b.Base
 	}
-	return middleware.Stack(base, b.Layers()...)
+	if t, ok := b.Dialect.(Transporter); ok {
+		return t.NewTransport()
+	}
+	return http.DefaultTransport
 }
