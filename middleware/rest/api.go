@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strings"
 
 	"github.com/reroute-go/reroute/middleware"
@@ -61,7 +62,7 @@ func (a API) Get(ctx context.Context, path string, into any) error {
 // if it is to outlive the process, or from the IdempotencyKey layer.
 func (a API) Send(ctx context.Context, method, path string, header http.Header, body, into any) error {
 	c := call{api: a, write: isWrite(method)}
-	if err := c.prepare(ctx, method, path, header, body); err != nil {
+	if err := c.prepare(ctx, method, path, header, body, into); err != nil {
 		return err
 	}
 	resp, err := c.roundTrip()
@@ -119,8 +120,12 @@ type call struct {
 	graphQL bool
 }
 
-// prepare makes the request.
-func (c *call) prepare(ctx context.Context, method, path string, header http.Header, body any) error {
+// prepare makes the request. What could not take the answer is refused now: a write
+// would be carried out for nothing.
+func (c *call) prepare(ctx context.Context, method, path string, header http.Header, body, into any) error {
+	if v := reflect.ValueOf(into); into != nil && (v.Kind() != reflect.Pointer || v.IsNil()) {
+		return c.invalid(method, &json.InvalidUnmarshalError{Type: v.Type()})
+	}
 	target, err := c.api.join(path)
 	if err != nil {
 		return c.invalid(method, err)

@@ -306,6 +306,27 @@ func TestTheBreakersErrorOfACallV122V052(t *testing.T) {
 	})
 }
 
+func TestACallThatCannotEndWellIsNotSent(t *testing.T) {
+	api, script, _ := over(t, nil, status(200)...)
+	var rows []row
+	var none *[]row
+	for _, into := range []any{rows, none, "text"} {
+		for _, err := range []error{
+			api.Get(t.Context(), "/", into), api.Send(t.Context(), http.MethodPost, "/", nil, row{"a"}, into),
+			api.GraphQL(t.Context(), rest.Document{Query: "{a}"}, into),
+		} {
+			failed := failedAs(t, err)
+			require.Equal(t, []any{rest.Invalid, 0, true}, []any{failed.Kind, failed.Sends, failed.IsFinal()})
+			var wrong *json.InvalidUnmarshalError
+			require.ErrorAs(t, failed, &wrong)
+		}
+	}
+	failed := failedAs(t, api.GraphQL(t.Context(), rest.Document{Query: " \n"}, nil))
+	require.Equal(t, rest.Invalid, failed.Kind)
+	require.ErrorContains(t, failed, "Document.Query is empty")
+	require.Empty(t, script.Sends())
+}
+
 func TestWhatItsCallerEndedIsNotFinalAndWhatCannotBeSentIs(t *testing.T) { // V123: an outbox drops what is final
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(middleware.WithPriority(t.Context(), middleware.Essential), time.Second)

@@ -1,6 +1,7 @@
 // Package rest is the dialect of plain HTTP APIs, REST and GraphQL: statuses mean
-// what RFC 9110 and RFC 6585 say, and Retry-After is heeded. Its API makes calls
-// through a stack of layers and turns what is no success into one typed Error.
+// what RFC 9110 and RFC 6585 say, and a Retry-After of whole seconds is heeded. Its
+// API makes calls through a stack of layers and turns what is no success into one
+// typed Error.
 package rest
 
 import (

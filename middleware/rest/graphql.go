@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/reroute-go/reroute/idempotency"
 	"github.com/reroute-go/reroute/middleware"
@@ -30,7 +32,10 @@ func (a API) GraphQL(ctx context.Context, d Document, into any) error {
 		ctx = middleware.WithIdempotency(ctx, idempotency.Safe)
 	}
 	c := call{api: a, write: !query, graphQL: true}
-	if err := c.prepare(ctx, http.MethodPost, "", nil, d); err != nil {
+	if strings.TrimSpace(d.Query) == "" {
+		return c.invalid(http.MethodPost, errors.New("Document.Query is empty"))
+	}
+	if err := c.prepare(ctx, http.MethodPost, "", nil, d, into); err != nil {
 		return err
 	}
 	resp, err := c.roundTrip()
