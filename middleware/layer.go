@@ -13,11 +13,7 @@
 //	            Operation begins here and its error is typed here
 package middleware
 
-import (
-	"errors"
-	"fmt"
-	"net/http"
-)
+import "net/http"
 
 // Layer wraps next into another http.RoundTripper. A Layer is its own
 // configuration: its zero value has the documented defaults.
@@ -27,11 +23,28 @@ type Layer interface {
 	Wrap(next http.RoundTripper) (http.RoundTripper, error)
 }
 
-// LayerFunc adapts a function that cannot fail to a Layer.
+// LayerFunc adapts a function that cannot fail to a Layer. CloseIdleConnections
+// reaches next also where what the function returns does not have it, such as a
+// RoundTripperFunc.
 type LayerFunc func(next http.RoundTripper) http.RoundTripper
 
 // Wrap calls f.
-func (f LayerFunc) Wrap(next http.RoundTripper) (http.RoundTripper, error) { return f(next), nil }
+func (f LayerFunc) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
+	rt := f(next)
+	below, ok := next.(idleCloser)
+	if _, own := rt.(idleCloser); own || !ok || rt == nil {
+		return rt, nil
+	}
+	return &closing{rt, below}, nil
+}
+
+type idleCloser interface{ CloseIdleConnections() }
+
+// closing gives a RoundTripper the CloseIdleConnections of what is below it.
+type closing struct {
+	http.RoundTripper
+	idleCloser
+}
 
 // RoundTripperFunc adapts a function to an http.RoundTripper.
 type RoundTripperFunc func(*http.Request) (*http.Response, error)
@@ -40,9 +53,10 @@ type RoundTripperFunc func(*http.Request) (*http.Response, error)
 func (f RoundTripperFunc) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // Stack joins layers around base, outermost first: Stack(base, a, b) sends
-// through a, then b, then base. A nil base is http.DefaultTransport. The errors
-// of all layers are joined, each with the layer's position and type, so that
-// every mistake shows at once. The result forwards CloseIdleConnections to base.
+// through a, then b, then base. A nil base is http.DefaultTransport; one with a
+// method Validate() error is asked about its fields. The errors are joined, each
+// of them a *LayerError that names the layer's position and type, so that every
+// mistake shows at once. The result forwards CloseIdleConnections to base.
 func Stack(base http.RoundTripper, layers ...Layer) (http.RoundTripper, error) {
 	if base == nil {
 		base = http.DefaultTransport
@@ -50,29 +64,25 @@ func Stack(base http.RoundTripper, layers ...Layer) (http.RoundTripper, error) {
 	s := &stack{base: base, stages: make([]stage, len(layers))}
 	bottom := recordedBy(&recorder{next: base, base: true})
 	next := http.RoundTripper(bottom)
-	s.based = bottom.recordsAtBase()
-	var errs []error
+	var wrong mistakes
+	if mistaken := checkBase(base); mistaken != nil {
+		wrong = append(wrong, mistaken)
+	} else {
+		s.based = bottom.recordsAtBase()
+	}
 	for i := len(layers) - 1; i >= 0; i-- {
-		if layers[i] == nil {
-			errs = append(errs, fmt.Errorf("layer %d is nil", i))
-			continue
-		}
-		rt, err := layers[i].Wrap(next)
-		if err == nil && rt == nil {
-			err = errors.New("Wrap returned neither a RoundTripper nor an error")
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("layer %d (%T): %w", i, layers[i], err))
+		rt, mistaken := wrapLayer(i, layers[i], next)
+		if mistaken != nil {
+			if !wrong.tell(mistaken, layers) {
+				wrong = append(wrong, mistaken)
+			}
 			continue
 		}
 		s.stages[i] = stage{layer: layers[i], rt: rt}
 		next = rt
 	}
-	if len(errs) > 0 {
-		for i, j := 0, len(errs)-1; i < j; i, j = i+1, j-1 {
-			errs[i], errs[j] = errs[j], errs[i]
-		}
-		return nil, fmt.Errorf("middleware.Stack: %w", errors.Join(errs...))
+	if len(wrong) > 0 {
+		return nil, wrong.join()
 	}
 	s.next = next
 	_, ours := next.(recording)
