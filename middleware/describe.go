@@ -43,6 +43,8 @@ func describe(b *strings.Builder, rt http.RoundTripper) int {
 		return plus(spent, describe(b, rt.next))
 	case *recorder:
 		return describe(b, rt.next)
+	case *closing:
+		return describe(b, rt.RoundTripper)
 	default:
 		fmt.Fprintf(b, "%T\n", rt)
 		return 0
@@ -68,6 +70,9 @@ type Budgeted interface {
 func (r *retrier) Budgets() []*Budget { return r.budgets }
 
 func budgetsOf(rt http.RoundTripper) (sum int, label string) {
+	if c, ok := rt.(*closing); ok {
+		rt = c.RoundTripper
+	}
 	budgeted, ok := rt.(Budgeted)
 	if !ok {
 		return 0, ""

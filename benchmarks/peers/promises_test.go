@@ -37,15 +37,19 @@ type heimdallClient struct{ *httpclient.Client }
 
 func (c heimdallClient) RoundTrip(req *http.Request) (*http.Response, error) { return c.Do(req) }
 
+// unaided is a layer that adds nothing to what wrap returns. A middleware.LayerFunc
+// would lend it a CloseIdleConnections.
+type unaided func(http.RoundTripper) http.RoundTripper
+
+func (wrap unaided) Wrap(next http.RoundTripper) (http.RoundTripper, error) { return wrap(next), nil }
+
 // retriers are the peers as a careful user would set them up to retry three times,
 // with what keeps the last answer where there is such an option.
 func retriers() []struct {
 	name  string
 	layer middleware.Layer
 } {
-	layer := func(wrap func(http.RoundTripper) http.RoundTripper) middleware.Layer {
-		return middleware.LayerFunc(wrap)
-	}
+	layer := func(wrap func(http.RoundTripper) http.RoundTripper) middleware.Layer { return unaided(wrap) }
 	return []struct {
 		name  string
 		layer middleware.Layer
