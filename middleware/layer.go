@@ -32,7 +32,7 @@ type LayerFunc func(next http.RoundTripper) http.RoundTripper
 func (f LayerFunc) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	rt := f(next)
 	below, ok := next.(idleCloser)
-	if _, own := rt.(idleCloser); own || !ok || rt == nil {
+	if _, own := rt.(idleCloser); own || !ok || IsNil(rt) {
 		return rt, nil
 	}
 	return &closing{rt, below}, nil

@@ -42,6 +42,7 @@ func TestALayerFuncReturnsAsItIsWhatNeedsNoCloseIdleConnections(t *testing.T) {
 		"a result that has its own": {base, own},
 		"next itself":               {base, base},
 		"no result":                 {base, nil},
+		"a nil pointer":             {base, (*struct{ http.RoundTripper })(nil)}, // Stack is to see it
 		"over what has none":        {plain, &struct{ http.RoundTripper }{plain}},
 		"next itself, without one":  {&struct{ http.RoundTripper }{plain}, nil},
 	} {
