@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/reroute-go/reroute/middleware"
 	"github.com/reroute-go/reroute/regions"
 )
 
@@ -104,7 +105,7 @@ func endpointsOf(field string, locations []location, d *domain) ([]regions.Endpo
 		}
 		u, err := parseEndpoint(l.Endpoint)
 		if err != nil {
-			return nil, refuse(shown(l.Endpoint), "%s.databaseAccountEndpoint %v", at, err)
+			return nil, refuse(middleware.RedactURL(l.Endpoint), "%s.databaseAccountEndpoint %v", at, err)
 		}
 		if u.Scheme != d.scheme {
 			return nil, refuse(u.String(), "%s.databaseAccountEndpoint is not %s like the account's", at, d.scheme)
@@ -136,16 +137,4 @@ func parseEndpoint(s string) (*url.URL, error) {
 		return nil, errors.New("is more than scheme, host and port")
 	}
 	return &url.URL{Scheme: u.Scheme, Host: strings.ToLower(u.Host)}, nil
-}
-
-// shown is what an error may repeat of a text that is no good endpoint. It may be a connection string, or hold a
-// signature or a password, so nothing follows the first character that no endpoint has, and nothing precedes an @.
-func shown(s string) string {
-	if i := strings.LastIndexByte(s, '@'); i >= 0 {
-		return "..." + s[i:]
-	}
-	if i := strings.IndexAny(s, ";?#=, "); i >= 0 {
-		return s[:i] + "..."
-	}
-	return s
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/reroute-go/reroute/middleware"
 	"github.com/reroute-go/reroute/partitions"
 	"github.com/reroute-go/reroute/regions"
 	"github.com/reroute-go/reroute/regions/snapshot"
@@ -24,7 +25,7 @@ func Open(ctx context.Context, endpoint string, auth Authorizer, opts Options) (
 	var errs []error
 	u, err := parseEndpoint(endpoint)
 	if err != nil {
-		errs = append(errs, fmt.Errorf("cosmos: endpoint %q %w", shown(endpoint), err))
+		errs = append(errs, fmt.Errorf("cosmos: endpoint %q %w", middleware.RedactURL(endpoint), err))
 	}
 	switch a := auth.(type) {
 	case nil:

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/reroute-go/reroute/middleware"
 	"github.com/reroute-go/reroute/partitions"
 	"github.com/reroute-go/reroute/regions"
 )
@@ -70,7 +71,7 @@ func (o *Options) validate() (backups []*url.URL, err error) {
 	for i, s := range o.BackupEndpoints {
 		u, err := parseEndpoint(s)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("cosmos: Options.BackupEndpoints[%d] %q %w", i, shown(s), err))
+			errs = append(errs, fmt.Errorf("cosmos: Options.BackupEndpoints[%d] %q %w", i, middleware.RedactURL(s), err))
 			continue
 		}
 		backups = append(backups, u)

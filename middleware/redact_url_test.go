@@ -1,0 +1,52 @@
+package middleware_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/reroute-go/reroute/middleware"
+)
+
+func TestOfAURLIsShownWhatIsNoCredential(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                    "",
+		"https://api.test:8443/v1/items":      "https://api.test:8443/v1/items",
+		"https://*.api.test":                  "https://*.api.test",
+		"map.internal/map":                    "map.internal/map",
+		"ftp://x":                             "ftp://x",
+		"https://me:secret@api.test/v1":       "https://...@api.test/v1",
+		"me:secret@api.test":                  "...@api.test",
+		"https://api.test/v1?key=secret":      "https://api.test/v1...",
+		"https://me@api.test?key=secret":      "https://...@api.test...",
+		"https://api.test?key=sec@secret":     "https://...",
+		"https://me:sec/secret@api.test":      "https://...",
+		"AccountKey=secret;Endpoint=a://b":    "...",
+		"Bearer secret":                       "Bearer...",
+		"https://api.test#secret":             "https://api.test...",
+		"://secret@a":                         "://...@a",
+		"https://" + strings.Repeat("a", 999): "https://" + strings.Repeat("a", 200) + "...",
+	} {
+		require.Equal(t, want, middleware.RedactURL(text))
+	}
+}
+
+func TestOfAURLNeitherUserNorQueryIsShownWhateverTheyAre(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		secret := "SECRET" // what surrounds it is what could mislead
+		noise := rapid.StringMatching(`[a-z:/?#@=;,. %&]{0,6}`)
+		around := func(name string) string { return noise.Draw(rt, name) + secret + noise.Draw(rt, name) }
+		for _, text := range []string{
+			"https://" + around("user") + "@api.test/v1",
+			"https://me:" + around("password") + "@api.test/v1",
+			"https://api.test/v1?key=" + around("query"),
+			"https://me:x@api.test/v1?key=" + around("query"),
+		} {
+			if shown := middleware.RedactURL(text); strings.Contains(shown, secret) {
+				rt.Fatalf("%q shows as %q", text, shown)
+			}
+		}
+	})
+}
