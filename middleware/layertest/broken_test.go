@@ -18,7 +18,7 @@ var broken = map[string][]string{
 	"body error final":          {"a body that fails is tried again"},
 	"expect continue":           {"the body is read ahead"},
 	"request trailers":          {"the request's trailers are copied"},
-	"answer xor error":          {"an answer and an error", "neither an answer nor an error", "no body"},
+	"answer xor error":          {"an answer and an error", "neither an answer nor an error", "no body", "an error is not looked at"},
 	"answers pass":              {"a final answer becomes an error", "404 becomes an error", "a redirect is followed"},
 	"errors kept":               {"errors are flattened"},
 	"discarded answers closed":  {"discarded answers are left open", "the returned body's Close goes nowhere"},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"runtime/debug"
 	"time"
 )
 
@@ -20,6 +21,7 @@ type call struct {
 	resp     *http.Response
 	err      error
 	panicked any
+	stack    []byte // of the panic
 	body     string // of the answer, once finished
 	readErr  error
 	hung     bool
@@ -38,7 +40,9 @@ func (c *call) start() *call {
 		defer close(c.done)
 		defer func() {
 			c.elapsed = time.Since(c.begun)
-			c.panicked = recover()
+			if c.panicked = recover(); c.panicked != nil {
+				c.stack = debug.Stack()
+			}
 		}()
 		c.resp, c.err = c.rt.RoundTrip(c.req)
 	}()

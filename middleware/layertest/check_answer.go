@@ -12,10 +12,12 @@ import (
 
 func (t *trial) answerXorError() {
 	for p := range t.paths() {
-		if !p.call.over() || p.call.panicked != nil {
+		if !p.call.over() {
 			continue
 		}
 		switch resp, err := p.call.resp, p.call.err; {
+		case p.call.panicked != nil: // nothing below it does
+			t.breakf("%s: RoundTrip panicked: %v", p.name, p.call.panicked)
 		case resp != nil && err != nil:
 			t.breakf("%s: a response (%s) and an error (%v)", p.name, resp.Status, err)
 		case resp == nil && err == nil:
@@ -90,7 +92,7 @@ func (t *trial) errorsKept() {
 		c := t.call(t.wrap(b), t.request(context.Background(), newBodies()))
 		c.finish()
 		if c.resp == nil && c.err != nil && !errors.Is(c.err, want) {
-			t.breakf("%q came back as %q, which is not it", want, c.err)
+			t.breakf("the base's error %q came back as %q, in which errors.Is does not find it", want, c.err)
 		}
 	}
 }
@@ -99,7 +101,7 @@ func (t *trial) discardedClosed() {
 	for p := range t.paths() {
 		for _, s := range p.base.sends.all() {
 			if s.open > 0 && !p.runaway() {
-				t.breakf("%s: attempt %d began while %d answers were open", p.name, s.n+1, s.open)
+				t.breakf("%s: attempt %d began while %d of the earlier answers were not closed", p.name, s.n+1, s.open)
 			}
 		}
 		if !p.call.over() {
@@ -107,7 +109,7 @@ func (t *trial) discardedClosed() {
 		}
 		for i, a := range p.base.made.all() {
 			if a.closes.Load() == 0 {
-				t.breakf("%s: answer %d was left open", p.name, i+1)
+				t.breakf("%s: the body of answer %d was never closed", p.name, i+1)
 			}
 		}
 	}
@@ -122,7 +124,7 @@ func (t *trial) discardedDrained() {
 			return
 		}
 		if read, eof, _ := b.made.all()[0].ended(); !eof {
-			t.breakf("%s (ContentLength known: %v): of 2 KiB %d bytes were read, and not the end", nameOf(step), !unsized, read)
+			t.breakf("%s (ContentLength known: %v): of its 2 KiB %d bytes were read, and not the io.EOF after them", nameOf(step), !unsized, read)
 		}
 	})
 }
@@ -155,9 +157,9 @@ func first(b *base, step Step, body *answerBody) func(int, *sent) (*http.Respons
 func (t *trial) drainBounded() {
 	const mostBytes, mostTime = 1 << 20, 5 * time.Second
 	t.discarding(func(step Step, silent bool) {
-		body := &answerBody{text: "busy", silent: silent}
+		body, name := &answerBody{text: "busy", silent: silent}, nameOf(step)+" with a body that stalls"
 		if !silent {
-			body.endless = 8 << 20
+			body.endless, name = 8<<20, nameOf(step)+" with a body without end"
 		}
 		b := t.newBase(Step{})
 		b.answer = first(b, step, body)
@@ -165,12 +167,12 @@ func (t *trial) drainBounded() {
 		c.finish()
 		switch read, _, took := body.ended(); {
 		case c.hung:
-			t.breakf("%s with a body that never ends: RoundTrip did not return within %v", nameOf(step), t.limit())
+			t.breakf("%s: RoundTrip did not return within %v", name, t.limit())
 		case b.count() < 2: // it came back
 		case read > mostBytes:
-			t.breakf("%s with a body without end: more than %d bytes were read", nameOf(step), mostBytes)
+			t.breakf("%s: more than %d bytes were read", name, mostBytes)
 		case took > mostTime:
-			t.breakf("%s with a body that stalls: it was read for %v", nameOf(step), took)
+			t.breakf("%s: it was read for %v", name, took)
 		}
 	})
 }
@@ -200,7 +202,7 @@ func (t *trial) bodyReadable() {
 			case cut == nil && (err != nil || got != want):
 				t.breakf("of %d bytes %d could be read, then: %v", len(want), len(got), err)
 			case cut != nil && (!errors.Is(err, cut) || got != want):
-				t.breakf("an answer cut after %d bytes reads as %d bytes, then: %v", len(want), len(got), err)
+				t.breakf("an answer cut after %d bytes reads as %d bytes, then: %v; want %v", len(want), len(got), err, cut)
 			case b.count() != sends:
 				t.breakf("it was sent again after it had been answered")
 			}
@@ -229,7 +231,7 @@ func (t *trial) trailers() {
 		c := t.call(t.wrap(b), t.request(context.Background(), newBodies()))
 		c.finish()
 		if c.resp != nil && c.resp.StatusCode == http.StatusOK && c.resp.Trailer.Get(name) != "sum" {
-			t.breakf("the trailers are %v", c.resp.Trailer)
+			t.breakf("once the body is read the trailers are %v, want %s: sum", c.resp.Trailer, name)
 		}
 	}
 }

@@ -13,7 +13,7 @@ const neverAgain = "the layer never sent a request again"
 func (t *trial) requestUnchanged() {
 	for p := range t.paths() {
 		for _, what := range p.touched {
-			t.breakf("%s: %s", p.name, what)
+			t.breakf("%s: changed: %s", p.name, what)
 		}
 	}
 }
@@ -25,7 +25,7 @@ func (t *trial) requestBodyClosed() {
 		}
 		for i, r := range p.bodies.handed.all() {
 			if n := r.closes.Load(); n != 1 {
-				t.breakf("%s: body %d was closed %d times", p.name, i+1, n)
+				t.breakf("%s: body %d (1 is the request's, others GetBody's) was closed %d times", p.name, i+1, n)
 			}
 		}
 	}
@@ -106,7 +106,7 @@ func (t *trial) readersApart() {
 		for _, step := range again {
 			want, got := t.secondSends(step, made(), false), t.secondSends(step, made(), true)
 			if got != want {
-				t.breakf("%s, after %s: while the first attempt's body is still being read the second one's is %q, else %q", kind, nameOf(step), got, want)
+				t.breakf("%s, after %s: while the first attempt's body is still being read the second one sends %q instead of %q", kind, nameOf(step), got, want)
 			}
 		}
 	}
@@ -233,7 +233,7 @@ func (t *trial) bodyErrorFinal() {
 	c := t.call(t.wrap(b), t.request(context.Background(), body))
 	c.finish()
 	if n := b.count(); n > 1 {
-		t.breakf("it was sent %d times", n)
+		t.breakf("it was sent %d times although its body could not be read", n)
 	}
 	if c.err != nil && !errors.Is(c.err, errBoom) {
 		t.breakf("the error is %v, want one that is the reader's", c.err)
@@ -282,7 +282,7 @@ func (t *trial) requestTrailers() {
 		c.start().wait().finish()
 		for _, s := range b.live() {
 			if s.bodyErr == nil && s.req.Trailer.Get(name) != "sum" {
-				t.breakf("attempt %d is sent with the trailers %v", s.n+1, s.req.Trailer)
+				t.breakf("at the body's end attempt %d has the trailers %v, want the caller's %s: sum", s.n+1, s.req.Trailer, name)
 			}
 		}
 	}

@@ -48,9 +48,10 @@ func (t *trial) panicReleases() {
 			body := newBodies()
 			req := t.request(context.Background(), body)
 			req.Header.Set(idHeader, fmt.Sprint(i))
-			c := t.call(rt, req)
+			c := t.newCall(rt, req).start().wait()
 			c.finish()
 			if c.hung {
+				t.breakf("after %d panics RoundTrip did not return within %v", i, t.limit())
 				return
 			}
 			for _, r := range body.handed.all() {
@@ -159,13 +160,13 @@ func (t *trial) noGoroutineLeft() {
 	if t.virtual {
 		grace = time.Hour
 	}
-	n := t.goroutines()
+	n, one := t.goroutines()
 	for wait := time.Millisecond; n > 0 && wait < grace; wait *= 2 {
 		time.Sleep(wait)
 		t.rest()
-		n = t.goroutines()
+		n, one = t.goroutines()
 	}
 	if n > 0 {
-		t.breakf("%d goroutines go on", n)
+		t.breakf("%d goroutines go on, such as %s", n, one)
 	}
 }

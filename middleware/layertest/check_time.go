@@ -22,7 +22,7 @@ func (t *trial) cancelBefore() {
 		c := t.newCall(t.wrap(b), t.request(ctx, newBodies())).start().wait()
 		c.finish()
 		cancel()
-		t.checkEnded("ended before", c, b, 0, ctx.Err())
+		t.checkEnded("ended before it was sent", c, b, 0, ctx.Err())
 		if n := len(b.live()); n > 0 {
 			t.breakf("it is sent %d times with a context that has not ended", n)
 		} else if n := b.count(); n > 1 {
@@ -37,7 +37,7 @@ func (t *trial) checkEnded(name string, c *call, b *base, after time.Duration, w
 	case c.hung:
 		t.breakf("%s: RoundTrip did not return within %v", name, t.limit())
 	case c.elapsed > after+t.atOnce():
-		t.breakf("%s: RoundTrip returned %v after the end", name, c.elapsed-after)
+		t.breakf("%s: RoundTrip returned %v after the context's end", name, c.elapsed-after)
 	case c.resp == nil && c.err != nil && !errors.Is(c.err, want) && !t.refused(b):
 		t.breakf("%s: the error is %q, which is not %q", name, c.err, want)
 	}
@@ -142,7 +142,7 @@ func (t *trial) cancelQueued() {
 	case c.hung:
 		t.breakf("behind %d others: RoundTrip did not return within %v", many, t.limit())
 	case c.elapsed > after+t.atOnce():
-		t.breakf("behind %d others: RoundTrip returned %v after the end", many, c.elapsed-after)
+		t.breakf("behind %d others: RoundTrip returned %v after the context's end", many, c.elapsed-after)
 	}
 	for _, c := range busy {
 		c.cancel()
@@ -176,7 +176,7 @@ func (t *trial) noVainWait() {
 			}
 			last := sends[len(sends)-1].at
 			if vain := c.begun.Add(c.elapsed).Sub(last); vain > t.atOnce() {
-				t.breakf("%s: RoundTrip returned %v after the last answer, of %d", name, vain, len(sends))
+				t.breakf("%s: RoundTrip returned %v after the last of %d attempts", name, vain, len(sends))
 			}
 		}
 	}

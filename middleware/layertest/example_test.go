@@ -27,10 +27,13 @@ func (l Limit) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 func ExampleCheck() {
 	for _, f := range layertest.Check(Limit{After: time.Minute}) {
 		if len(f.Broken) > 0 {
-			fmt.Println(f)
+			fmt.Printf("%s: %s\n", f.Promise.Name, f.Broken[0])
+			fmt.Println("-", f.Promise.Mend)
 		}
 	}
 	// Output:
-	// body readable: broken: of 16384 bytes 0 could be read, then: context canceled; an answer cut after 16384 bytes reads as 0 bytes, then: context canceled
-	// idle connections closed: broken: CloseIdleConnections of a middleware.RoundTripperFunc does not reach the transport below
+	// body readable: of 16384 bytes 0 could be read, then: context canceled
+	// - Cancel the attempt's context when the returned body ends or is closed, not when RoundTrip returns, and pass on the errors of its Read.
+	// idle connections closed: CloseIdleConnections of a middleware.RoundTripperFunc does not reach the transport below
+	// - Return what middleware.LayerFunc, Operate or Retry gives, which has it, or a type with a CloseIdleConnections that calls next's (if next has one).
 }

@@ -14,8 +14,9 @@ import (
 )
 
 // Run checks that layer keeps every Promise and fails t once for each that it
-// does not, in a subtest named after it. See Kit for layers that need more than
-// their own value.
+// does not, in a subtest named after it; a layer that cannot be tested at all,
+// because Wrap fails or a plain request is not answered, ends t with one message.
+// See Kit for layers that need more than their own value.
 func Run(t *testing.T, layer middleware.Layer) {
 	t.Helper()
 	Kit{Layer: layer}.Run(t)
@@ -23,7 +24,8 @@ func Run(t *testing.T, layer middleware.Layer) {
 
 // Kit is a layer under test and what it takes to put it to the test. Only one of
 // Layer and New is required. A function from RoundTripper to RoundTripper, of
-// whatever project, is tested as a middleware.LayerFunc.
+// whatever project, is tested as a middleware.LayerFunc, which lends what it returns
+// a CloseIdleConnections.
 //
 // The layer is tried as it is, alone over a base transport: a middleware.Stack
 // around it would mend some of its faults. To test a stack, make it the layer.
@@ -60,6 +62,7 @@ type Kit struct {
 type Promise struct {
 	Name string // short, unique, never changed
 	Text string // what is promised, in a sentence
+	Mend string // how a layer that breaks it is mended
 	Own  bool   // reroute's own promise; false = the contract of http.RoundTripper or good manners under net/http
 
 	answered bool         // it is about answers, and nothing to a layer that refuses
@@ -79,11 +82,11 @@ type Finding struct {
 // Kept reports whether the promise was put to the test and kept.
 func (f Finding) Kept() bool { return len(f.Broken) == 0 && f.Untried == "" }
 
-// String is the promise, the verdict and why.
+// String is the promise, the verdict, why, and how to mend it.
 func (f Finding) String() string {
 	switch {
 	case len(f.Broken) > 0:
-		return fmt.Sprintf("%s: broken: %s", f.Promise.Name, strings.Join(f.Broken, "; "))
+		return fmt.Sprintf("%s: broken: %s. To mend it: %s", f.Promise.Name, strings.Join(f.Broken, "; "), f.Promise.Mend)
 	case f.Untried != "":
 		return fmt.Sprintf("%s: not tried: %s", f.Promise.Name, f.Untried)
 	}
@@ -91,7 +94,8 @@ func (f Finding) String() string {
 }
 
 // Check checks layer and returns one Finding for each of Promises, in their
-// order. It needs no test, and then runs on the wall clock; see Kit.Check.
+// order; one alone, of a promise "set up", where the layer cannot be tested at all.
+// It needs no test, and then runs on the wall clock; see Kit.Check.
 func Check(layer middleware.Layer) []Finding { return Kit{Layer: layer}.Check() }
 
 // Check is Run without a test: the verdicts are left to the caller. On the wall
@@ -99,6 +103,9 @@ func Check(layer middleware.Layer) []Finding { return Kit{Layer: layer}.Check() 
 // at once only by two seconds; CheckVirtual has neither flaw.
 func (k Kit) Check() []Finding {
 	k.found = new([]Step)
+	if f := setUp.Check(k); !f.Kept() {
+		return []Finding{f}
+	}
 	findings := make([]Finding, 0, len(promises))
 	for _, p := range promises {
 		findings = append(findings, p.Check(k))
@@ -111,6 +118,9 @@ func (k Kit) Check() []Finding {
 // a bubble.
 func (k Kit) CheckVirtual(t *testing.T) []Finding {
 	k.found = new([]Step)
+	if f := setUp.virtual(t, k); !f.Kept() {
+		return []Finding{f}
+	}
 	findings := make([]Finding, 0, len(promises))
 	for _, p := range promises {
 		findings = append(findings, p.virtual(t, k))
@@ -122,11 +132,14 @@ func (k Kit) CheckVirtual(t *testing.T) []Finding {
 func (k Kit) Run(t *testing.T) {
 	t.Helper()
 	k.found = new([]Step)
+	if f := setUp.virtual(t, k); !f.Kept() {
+		t.Fatalf("the layer cannot be tested: %s", strings.Join(f.Broken, "; "))
+	}
 	for _, p := range promises {
 		t.Run(p.Name, func(t *testing.T) {
 			switch f := p.virtual(t, k); {
 			case len(f.Broken) > 0:
-				t.Errorf("%s\n  - %s", p.Text, strings.Join(f.Broken, "\n  - "))
+				t.Errorf("%s\n  - %s\nTo mend it: %s", p.Text, strings.Join(f.Broken, "\n  - "), p.Mend)
 			case f.Untried != "":
 				t.Log(f.Untried)
 			}
@@ -142,7 +155,7 @@ func (p Promise) Check(k Kit) (f Finding) {
 	f.Promise = p
 	t := newTrial(k)
 	switch {
-	case t.wrap(t.newBase()) == nil || !t.asSaid():
+	case !t.isSetUp():
 	case k.Refuses && p.answered:
 		t.untried = "the layer refuses every request"
 	default:
@@ -168,13 +181,19 @@ func (p Promise) virtual(t *testing.T, k Kit) (f Finding) {
 	return f
 }
 
-var errLayerNeeded = errors.New("neither Layer nor New is set")
-
-func (k Kit) layer() middleware.Layer {
+// layer returns the layer to test, or says why there is none.
+func (k Kit) layer() (layer middleware.Layer, err error) {
+	layer, missing := k.Layer, "Layer is nil and New is not set"
 	if k.New != nil {
-		return k.New()
+		layer, missing = k.New(), "New returned nil"
 	}
-	return k.Layer
+	switch _, silent := layer.(middleware.Observer); {
+	case layer == nil:
+		return nil, errors.New("no layer to test: " + missing)
+	case middleware.IsNil(layer) && !silent: // a nil Observer is one that nobody listens to
+		return nil, fmt.Errorf("no layer to test: it is a nil %T", layer)
+	}
+	return layer, nil
 }
 
 func (k Kit) maxSends() int {

@@ -38,6 +38,8 @@ func TestALayerThatDoesNothingKeepsEveryPromise(t *testing.T) {
 	layertest.Run(t, passThrough)
 }
 
+func TestTheExamplesLayerKeepsEveryPromise(t *testing.T) { testTenant(t) }
+
 func TestACorrectRetryingLayerKeepsEveryPromise(t *testing.T) {
 	layertest.Run(t, resend{})
 	for _, f := range (layertest.Kit{Layer: resend{}}).CheckVirtual(t) {
@@ -84,25 +86,88 @@ func TestWhatNeverSendsAgainIsNotTriedForReplay(t *testing.T) {
 	require.Equal(t, []string{"body replayed", "discarded answers drained", "drain bounded", "no vain wait", "readers apart", "sends add up"}, untried)
 }
 
-func TestAKitThatIsSetUpWronglyFindsNothingKept(t *testing.T) {
-	for name, c := range map[string]struct {
-		kit  layertest.Kit
-		says string
-	}{
-		"no layer":                  {layertest.Kit{}, "neither Layer nor New"},
-		"no layer made":             {layertest.Kit{New: func() middleware.Layer { return nil }}, "neither Layer nor New"},
-		"a layer that cannot be":    {layertest.Kit{Layer: layerFunc(func(http.RoundTripper) (http.RoundTripper, error) { return nil, io.EOF })}, "Wrap: EOF"},
-		"a Wrap without anything":   {layertest.Kit{Layer: layerFunc(func(http.RoundTripper) (http.RoundTripper, error) { return nil, nil })}, "neither a RoundTripper nor an error"},
-		"a layer that refuses":      {layertest.Kit{Layer: refusing}, "closed on Mondays"},
-		"one that is said to, only": {layertest.Kit{Layer: passThrough, Refuses: true}, "it sends a request although"},
-	} {
+// answering is a layer that answers every request with resp and err, and sends none.
+func answering(resp *http.Response, err error) middleware.Layer {
+	return middleware.LayerFunc(func(http.RoundTripper) http.RoundTripper {
+		return middleware.RoundTripperFunc(func(req *http.Request) (*http.Response, error) {
+			if req.Body != nil {
+				req.Body.Close()
+			}
+			return resp, err
+		})
+	})
+}
+
+// careless reads an answer before it looks at the error.
+type careless struct{ next http.RoundTripper }
+
+func (c *careless) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
+	return &careless{next}, nil
+}
+
+func (c *careless) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := c.next.RoundTrip(req)
+	if resp.StatusCode == http.StatusTooManyRequests {
+		return resp, err
+	}
+	return resp, err
+}
+
+// misfits cannot be put to the test, and what is to be said about them.
+var misfits = map[string]struct {
+	kit  layertest.Kit
+	says string
+}{
+	"no layer":                  {layertest.Kit{}, "no layer to test: Layer is nil and New is not set"},
+	"no layer made":             {layertest.Kit{New: func() middleware.Layer { return nil }}, "no layer to test: New returned nil"},
+	"a nil pointer":             {layertest.Kit{Layer: (*careless)(nil)}, "no layer to test: it is a nil *layertest_test.careless"},
+	"a layer that cannot be":    {layertest.Kit{Layer: layerFunc(func(http.RoundTripper) (http.RoundTripper, error) { return nil, io.EOF })}, "Wrap fails: EOF"},
+	"a Wrap without anything":   {layertest.Kit{Layer: layerFunc(func(http.RoundTripper) (http.RoundTripper, error) { return nil, nil })}, "Wrap returns neither a RoundTripper nor an error"},
+	"neither answer nor error":  {layertest.Kit{Layer: answering(nil, nil)}, "a plain request gets neither a response nor an error: RoundTrip must return one of them"},
+	"both answer and error":     {layertest.Kit{Layer: answering(&http.Response{Status: "200 OK", StatusCode: 200, Body: http.NoBody}, io.EOF)}, "a plain request gets both a response (200 OK) and an error (EOF): RoundTrip must return one of them"},
+	"an answer of its own":      {layertest.Kit{Layer: answering(&http.Response{Status: "200 OK", StatusCode: 200, Body: http.NoBody}, nil)}, "a plain request is answered (200 OK) and not sent: set Request to one that is sent"},
+	"a panic":                   {layertest.Kit{Layer: middleware.LayerFunc(func(http.RoundTripper) http.RoundTripper { return &careless{refusal{}} })}, "a plain request ends in a panic: runtime error: invalid memory address"},
+	"a layer that hangs":        {layertest.Kit{Limit: 50 * time.Millisecond, Layer: middleware.LayerFunc(func(http.RoundTripper) http.RoundTripper { return hanging{} })}, "a plain request does not return within 50ms"},
+	"a layer that refuses":      {layertest.Kit{Layer: refusing}, "a plain request comes back as the error closed on Mondays: set Request to one that is answered, or Refuses"},
+	"one that is said to, only": {layertest.Kit{Layer: passThrough, Refuses: true}, "it sends a request although it is said to refuse"},
+}
+
+type refusal struct{}
+
+func (refusal) RoundTrip(req *http.Request) (*http.Response, error) {
+	return middleware.Refuse(req, io.EOF)
+}
+
+type hanging struct{}
+
+func (hanging) RoundTrip(req *http.Request) (*http.Response, error) {
+	<-req.Context().Done()
+	return middleware.Refuse(req, req.Context().Err())
+}
+
+func TestAKitThatIsSetUpWronglyIsToldOnce(t *testing.T) {
+	for name, c := range misfits {
 		t.Run(name, func(t *testing.T) {
-			for _, f := range c.kit.CheckVirtual(t) {
-				require.NotEmpty(t, f.Broken, f.Promise.Name)
+			for _, findings := range [][]layertest.Finding{c.kit.CheckVirtual(t), c.kit.Check()} {
+				require.Len(t, findings, 1)
+				f := findings[0]
+				require.Equal(t, "set up", f.Promise.Name)
+				require.Len(t, f.Broken, 1)
 				require.Contains(t, f.String(), c.says)
 				require.False(t, f.Kept())
 			}
 		})
+	}
+}
+
+func TestAPromiseAloneOfAKitThatIsSetUpWronglyIsNotKept(t *testing.T) {
+	for name, c := range misfits {
+		for _, p := range layertest.Promises() {
+			f := p.Check(c.kit)
+			require.Equal(t, p.Name, f.Promise.Name, name)
+			require.Len(t, f.Broken, 1, name)
+			require.Contains(t, f.String(), c.says)
+		}
 	}
 }
 
@@ -171,21 +236,69 @@ func TestWithoutATestTheClockIsTheWallsAndBugsAreFoundAllTheSame(t *testing.T) {
 	}
 }
 
-// The test binary runs itself, with a layer that breaks promises.
+// The test binary runs itself, with a layer that breaks promises or cannot be
+// tested.
 func TestRunFailsTheTestOncePerBrokenPromise(t *testing.T) {
-	const name = "LAYERTEST_BUG"
-	if bug, inner := os.LookupEnv(name); inner {
+	const bugName, misfitName = "LAYERTEST_BUG", "LAYERTEST_MISFIT"
+	if misfit, inner := os.LookupEnv(misfitName); inner {
+		misfits[misfit].kit.Run(t)
+		return
+	}
+	if bug, inner := os.LookupEnv(bugName); inner {
 		layertest.Run(t, resend{bug: bug})
 		return
 	}
-	for bug, want := range map[string]string{"": "--- PASS", "a header is set": "--- FAIL: " + t.Name() + "/request_unchanged"} {
+	run := func(variable, value string) (string, error) {
 		run := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-		run.Env = append(os.Environ(), name+"="+bug)
+		run.Env = append(os.Environ(), variable+"="+value)
 		out, err := run.CombinedOutput()
-		require.Equal(t, bug == "", err == nil, "%s", out)
-		require.Contains(t, string(out), want)
+		return string(out), err
+	}
+	for bug, want := range map[string]string{"": "--- PASS", "a header is set": "--- FAIL: " + t.Name() + "/request_unchanged"} {
+		out, err := run(bugName, bug)
+		require.Equal(t, bug == "", err == nil, out)
+		require.Contains(t, out, want)
 		if bug != "" {
-			require.Equal(t, 2, strings.Count(string(out), "--- FAIL"), "%s", out)
+			require.Equal(t, 2, strings.Count(out, "--- FAIL"), out)
+			require.Contains(t, out, "an answer: changed: Header")
+			require.Contains(t, out, layertest.Promises()[0].Mend)
 		}
+	}
+	for misfit, c := range misfits {
+		out, err := run(misfitName, misfit)
+		require.Error(t, err, misfit)
+		require.Equal(t, 1, strings.Count(out, c.says), out)
+		require.Equal(t, 1, strings.Count(out, "--- FAIL"), out)
+		require.NotContains(t, out, t.Name()+"/", misfit)
+	}
+}
+
+func TestEveryPromiseSaysHowToMendWhatBreaksIt(t *testing.T) {
+	for _, p := range layertest.Promises() {
+		require.NotEmpty(t, p.Mend, p.Name)
+		f := layertest.Finding{Promise: p, Broken: []string{"one thing", "another"}}
+		require.Equal(t, p.Name+": broken: one thing; another. To mend it: "+p.Mend, f.String())
+	}
+}
+
+func findingOf(t *testing.T, promise, bug string) string {
+	for _, f := range (layertest.Kit{Layer: resend{bug: bug}}).CheckVirtual(t) {
+		if f.Promise.Name == promise {
+			return f.String()
+		}
+	}
+	return ""
+}
+
+func TestMessagesNameWhatIsWrong(t *testing.T) {
+	for _, c := range []struct{ promise, bug, says string }{
+		{"request trailers", "the request's trailers are copied", "http.Request.Clone makes a copy of Trailer"},
+		{"request trailers", "the request's trailers are copied", "a shallow copy (r2 := *req) keeps it"},
+		{"idle connections closed", "CloseIdleConnections is hidden", "a CloseIdleConnections that calls next's"},
+		{"answer xor error", "an error is not looked at", "an error of the base: RoundTrip panicked: runtime error: invalid memory address"},
+		{"no goroutine left", "a goroutine is left for good", "goroutines go on, such as github.com/reroute-go/reroute/middleware/layertest_test.(*resender).RoundTrip.func"},
+		{"sends add up", "attempts multiply", "429 Too Many Requests: sent 3 times by one and 9 times by two of them"},
+	} {
+		require.Contains(t, findingOf(t, c.promise, c.bug), c.says)
 	}
 }

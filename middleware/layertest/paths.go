@@ -2,10 +2,12 @@ package layertest
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"iter"
 	"net"
 	"net/http"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -115,9 +117,9 @@ func nameOf(step Step) string {
 	case step.Err != nil:
 		return step.Err.Error()
 	case step.Status == 0:
-		return "200"
+		return "200 OK"
 	}
-	return http.StatusText(step.Status)
+	return strings.TrimSpace(fmt.Sprint(step.Status, " ", http.StatusText(step.Status)))
 }
 
 // runaway reports a layer that sends on and on: what came of it is for the promise

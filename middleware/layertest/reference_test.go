@@ -104,6 +104,9 @@ func (r *resender) RoundTrip(req *http.Request) (*http.Response, error) {
 		go func() { select {} }()
 	}
 	resp, err := r.loop(req)
+	if r.bug == "an error is not looked at" && resp.StatusCode == 418 {
+		return resp, err
+	}
 	switch {
 	case r.bug == "an answer and an error" && resp != nil && resp.StatusCode >= 500:
 		return resp, errors.New("failed")

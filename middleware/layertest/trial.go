@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing/synctest"
 	"time"
+
+	"github.com/reroute-go/reroute/middleware"
 )
 
 var errBoom = errors.New("layertest: the base failed")
@@ -96,36 +98,55 @@ func (t *trial) calm() {
 
 // wrap puts a fresh layer over next; nil = it cannot be made, which is a breach.
 func (t *trial) wrap(next http.RoundTripper) http.RoundTripper {
-	layer := t.kit.layer()
-	if layer == nil {
-		t.breakf("%v", errLayerNeeded)
-		return nil
-	}
-	rt, err := layer.Wrap(next)
-	if err == nil && rt == nil {
-		err = errors.New("neither a RoundTripper nor an error")
-	}
+	layer, err := t.kit.layer()
 	if err != nil {
-		t.breakf("Wrap: %v", err)
+		t.breakf("%v", err)
 		return nil
 	}
-	return rt
+	switch rt, err := layer.Wrap(next); {
+	case err != nil:
+		t.breakf("Wrap fails: %v", err)
+	case middleware.IsNil(rt):
+		t.breakf("Wrap returns neither a RoundTripper nor an error")
+	default:
+		return rt
+	}
+	return nil
 }
 
-// asSaid reports whether a plain request passes, or is refused where the layer is
-// said to refuse: the wrong one of them would keep nearly every promise.
-func (t *trial) asSaid() bool {
+// isSetUp reports whether the layer can be made and a plain request passes, or is
+// refused where the layer is said to refuse: the wrong one of them would keep
+// nearly every promise.
+func (t *trial) isSetUp() bool {
 	b := t.newBase(Step{})
-	c := t.call(t.wrap(b), t.request(context.Background(), nil))
-	c.finish()
-	passed := c.err == nil && b.count() > 0
-	switch {
-	case t.kit.Refuses && b.count() > 0:
-		t.breakf("it sends a request although it is said to refuse")
-	case !t.kit.Refuses && !passed:
-		t.breakf("a plain request does not come back answered (%v): set Request to one that does, or Refuses", c.err)
+	rt := t.wrap(b)
+	if rt == nil {
+		return false
 	}
-	return passed != t.kit.Refuses
+	c := t.newCall(rt, t.request(context.Background(), nil)).start().wait()
+	c.finish()
+	sent, why := b.count() > 0, ""
+	switch {
+	case c.hung:
+		why = fmt.Sprintf("does not return within %v: set Limit if it takes longer", t.limit())
+	case c.panicked != nil:
+		why = fmt.Sprintf("ends in a panic: %v\n%s", c.panicked, c.stack)
+	case c.resp != nil && c.err != nil:
+		why = fmt.Sprintf("gets both a response (%s) and an error (%v): RoundTrip must return one of them", c.resp.Status, c.err)
+	case c.resp == nil && c.err == nil:
+		why = "gets neither a response nor an error: RoundTrip must return one of them"
+	case t.kit.Refuses && sent:
+		why = "is not refused: it sends a request although it is said to refuse"
+	case t.kit.Refuses:
+	case c.err != nil:
+		why = fmt.Sprintf("comes back as the error %v: set Request to one that is answered, or Refuses", c.err)
+	case !sent:
+		why = fmt.Sprintf("is answered (%s) and not sent: set Request to one that is sent", c.resp.Status)
+	}
+	if why != "" {
+		t.breakf("a plain request %s", why)
+	}
+	return why == ""
 }
 
 // inLabels runs f under a profiler label, which all goroutines that come of it
@@ -134,13 +155,13 @@ func (t *trial) inLabels(f func()) {
 	pprof.Do(context.Background(), pprof.Labels("layertest", t.label), func(context.Context) { f() })
 }
 
-// goroutines counts those that carry the trial's label, this one left out.
-func (t *trial) goroutines() int {
+// goroutines counts those that carry the trial's label, this one left out, and
+// names the function that one of them began with.
+func (t *trial) goroutines() (n int, one string) {
 	var buf bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&buf, 1); err != nil {
 		panic(err) // a Buffer takes everything
 	}
-	total := 0
 	// Records are "2 @ 0x1 0x2\n# labels: {...}\n#\t0x1\tf+0x2\tfile:3\n...\n\n".
 	for record := range strings.SplitSeq(buf.String(), "\n\n") {
 		if !strings.Contains(record, strconv.Quote(t.label)) {
@@ -150,11 +171,17 @@ func (t *trial) goroutines() int {
 		if i := strings.LastIndexByte(count, '\n'); i >= 0 {
 			count = count[i+1:]
 		}
-		n, err := strconv.Atoi(count)
+		same, err := strconv.Atoi(count)
 		if err != nil {
 			continue
 		}
-		total += n
+		n += same
+		if began := record[strings.LastIndexByte(record, '\n')+1:]; !strings.Contains(record, ".goroutines+0x") {
+			if frame := strings.Fields(began); len(frame) > 2 {
+				name, _, _ := strings.Cut(frame[2], "+0x")
+				one = name + " (" + frame[len(frame)-1] + ")"
+			}
+		}
 	}
-	return total - 1
+	return n - 1, one
 }
