@@ -26,6 +26,12 @@ func TestOfAURLIsShownWhatIsNoCredential(t *testing.T) {
 		"AccountKey=secret;Endpoint=a://b":    "...",
 		"Bearer secret":                       "Bearer...",
 		"https://api.test#secret":             "https://api.test...",
+		"http://me:secret":                    "http://me...",
+		"http://me:secret/v1":                 "http://me...",
+		":secret":                             "...",
+		"https://[::1]:8443/v1":               "https://[::1]:8443/v1",
+		"https://[::1]:secret/v1":             "https://[::1]...",
+		"https://api.test/v1:batch":           "https://api.test/v1:batch",
 		"://secret@a":                         "://...@a",
 		"https://" + strings.Repeat("a", 999): "https://" + strings.Repeat("a", 200) + "...",
 	} {
@@ -43,6 +49,7 @@ func TestOfAURLNeitherUserNorQueryIsShownWhateverTheyAre(t *testing.T) {
 			"https://me:" + around("password") + "@api.test/v1",
 			"https://api.test/v1?key=" + around("query"),
 			"https://me:x@api.test/v1?key=" + around("query"),
+			"https://me:" + secret + noise.Draw(rt, "no host"),
 		} {
 			if shown := middleware.RedactURL(text); strings.Contains(shown, secret) {
 				rt.Fatalf("%q shows as %q", text, shown)

@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/reroute-go/reroute/regions"
+	"github.com/reroute-go/reroute/regions/snapshot"
 )
 
 // Config configures a [Registry]. Zero values are the defaults named at each field; New refuses negative ones.
 type Config struct {
-	Source   Source          // required
+	Source   Source          // required; one with a method Validate() error is asked by New
 	Failover FailoverOptions // of the breakers; what it leaves open the environment decides, then the defaults
 
 	// LookupEnv is where options that are not set are looked up, once, by New. nil is os.LookupEnv.
@@ -57,8 +58,8 @@ type Registry struct {
 // New checks cfg and the environment. The Registry knows no container yet; it reads each when an operation first needs it.
 func New(cfg Config) (*Registry, error) {
 	var errs []error
-	if cfg.Source == nil {
-		errs = append(errs, errors.New("partitions: Config.Source is nil: it is required"))
+	if err := snapshot.CheckSource("partitions: Config.Source", cfg.Source); err != nil {
+		errs = append(errs, err)
 	}
 	for _, f := range []struct {
 		name           string

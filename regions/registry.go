@@ -32,7 +32,7 @@ func (f SourceFunc) Fetch(ctx context.Context, old *Topology) (*Topology, error)
 
 // Config configures a Registry. Zero values are the defaults named at each field; New refuses negative ones.
 type Config struct {
-	Source    Source // required
+	Source    Source // required; one with a method Validate() error is asked by New
 	Preferred []Name // order of preference; unknown regions are skipped. None: account order
 
 	RefreshInterval    time.Duration // from a successful fetch to the next one: 5 s
@@ -66,8 +66,8 @@ type Registry struct {
 // New checks cfg and returns a Registry that knows no topology yet: Refresh fetches the first.
 func New(cfg Config) (*Registry, error) {
 	var errs []error
-	if cfg.Source == nil {
-		errs = append(errs, errors.New("regions: Config.Source is nil: it is required"))
+	if err := snapshot.CheckSource("regions: Config.Source", cfg.Source); err != nil {
+		errs = append(errs, err)
 	}
 	for i, n := range cfg.Preferred {
 		if n.Key() == "" {

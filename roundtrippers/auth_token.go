@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -175,7 +174,7 @@ func (t *tokens) fetch(ctx context.Context) (token Token, err error) {
 		}
 	}()
 	token, err = t.source(ctx)
-	if err == nil && strings.ContainsFunc(token.Value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+	if err == nil && !middleware.ValidHeaderValue(token.Value) {
 		return Token{}, errBadToken // a base that is not net/http might write it as it is
 	}
 	return token, err

@@ -24,7 +24,7 @@ type PriorityHeader struct {
 // Wrap reports a Header that is no name of one.
 func (l PriorityHeader) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	name := l.header()
-	if strings.ContainsFunc(name, notInName) {
+	if !middleware.ValidHeaderName(name) {
 		return nil, fmt.Errorf("Header is %q, want the name of a header", l.Header)
 	}
 	return middleware.Operate(next, nil, func(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
@@ -66,9 +66,4 @@ func priorityIn(lines []string) middleware.Priority {
 		return middleware.Background
 	}
 	return middleware.Essential
-}
-
-// notInName reports what no header's name may hold (RFC 9110, 5.6.2).
-func notInName(r rune) bool {
-	return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 }

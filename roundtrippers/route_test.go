@@ -80,7 +80,9 @@ func TestARegionThatWasExcludedIsNotUsed(t *testing.T) { // R067, R068; DESIGN r
 
 func TestARefusalAfterAFailureDoesNotKeepTheOldReason(t *testing.T) {
 	virtually(t, func(t *testing.T) {
-		r, err := regions.New(regions.Config{Source: regions.SourceFunc(nil)})
+		r, err := regions.New(regions.Config{Source: regions.SourceFunc(func(context.Context, *regions.Topology) (*regions.Topology, error) {
+			return nil, errors.New("no topology")
+		})})
 		require.NoError(t, err)
 		got := tell(t, layered(t, layertest.NewScript(t), anything{3}, roundtrippers.Route{Dialect: words{}, Regions: r}), ask(t.Context(), "GET"))
 		require.ErrorIs(t, got.err, regions.ErrNoTopology)

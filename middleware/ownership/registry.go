@@ -30,7 +30,7 @@ func (f MapSourceFunc) Fetch(ctx context.Context, old *Map) (*Map, error) { retu
 // Config configures a Registry. Zero values are the defaults named at each
 // field; New refuses negative ones.
 type Config struct {
-	Source MapSource // required
+	Source MapSource // required; one with a method Validate() error is asked by New
 	// Segment says which of n segments a key belongs to: SegmentOf.
 	Segment func(key string, n int) int
 	// HintHosts are hosts, besides the map's own members, that an answer may name
@@ -83,8 +83,8 @@ type refusal struct {
 // operation fetches it, or Force.
 func New(cfg Config) (*Registry, error) {
 	var errs []error
-	if cfg.Source == nil {
-		errs = append(errs, errors.New("ownership: Config.Source is nil: it is required"))
+	if err := snapshot.CheckSource("ownership: Config.Source", cfg.Source); err != nil {
+		errs = append(errs, err)
 	}
 	duration := func(name string, d, standard time.Duration) time.Duration {
 		if d < 0 {

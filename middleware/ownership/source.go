@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,7 +24,7 @@ import (
 //
 //	{"epoch": 8, "segments": [{"owner": "a:80", "replica": "b:80"}, ...], "nodes": ["c:80"]}
 type HTTPSource struct {
-	URL string // required
+	URL string // http or https; required
 	// Client sends; nil = one of its own. Redirects are followed only if its
 	// CheckRedirect says so: Header would go along. Do not give the client whose
 	// requests the map routes: it would wait for itself.
@@ -77,11 +80,37 @@ func (s *HTTPSource) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "own
 // MarshalText writes what Format prints, for loggers that marshal.
 func (s *HTTPSource) MarshalText() ([]byte, error) { return fmt.Append(nil, s), nil }
 
+// Validate reports bad fields, all at once, and shows no credential. New asks it,
+// and every Fetch.
+func (s *HTTPSource) Validate() error {
+	var errs []error
+	u, err := url.Parse(s.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		errs = append(errs, fmt.Errorf("HTTPSource.URL is %q, want http or https, a host and a path", middleware.RedactURL(s.URL)))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Header)) {
+		switch {
+		case !middleware.ValidHeaderName(name):
+			errs = append(errs, fmt.Errorf("HTTPSource.Header has %q, want the name of a header", name))
+		case slices.ContainsFunc(s.Header[name], func(value string) bool { return !middleware.ValidHeaderValue(value) }):
+			errs = append(errs, fmt.Errorf("HTTPSource.Header[%q] holds a control character", name))
+		}
+	}
+	if s.MaxBytes < 0 {
+		errs = append(errs, fmt.Errorf("HTTPSource.MaxBytes is %d, want >= 0", s.MaxBytes))
+	}
+	return errors.Join(errs...)
+}
+
 // Fetch reads the map. Every error is a *FetchError.
 func (s *HTTPSource) Fetch(ctx context.Context, old *Map) (*Map, error) {
+	err := s.Validate()
+	if err != nil {
+		return nil, &FetchError{Err: err}
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, nil)
 	if err != nil {
-		return nil, &FetchError{Err: errors.New("HTTPSource.URL cannot be parsed")} // not shown: it may hold a credential
+		return nil, &FetchError{Err: err}
 	}
 	for name, values := range s.Header {
 		req.Header[http.CanonicalHeaderKey(name)] = append([]string(nil), values...)

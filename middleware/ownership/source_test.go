@@ -129,3 +129,28 @@ func FuzzMap(f *testing.F) {
 		require.Equal(t, target.Endpoint, req.URL.Host)
 	})
 }
+
+func TestASourceThatCanTellNothingIsRefusedAtOnce(t *testing.T) {
+	for want, source := range map[string]ownership.MapSource{
+		"ownership: Config.Source is nil: it is required":                                                             nil,
+		"ownership: Config.Source is a nil *ownership.HTTPSource: it is required":                                     (*ownership.HTTPSource)(nil),
+		"ownership: Config.Source is a nil ownership.MapSourceFunc: it is required":                                   ownership.MapSourceFunc(nil),
+		`ownership: Config.Source: HTTPSource.URL is "", want http or https, a host and a path`:                       &ownership.HTTPSource{},
+		`ownership: Config.Source: HTTPSource.URL is "map.internal/map", want http or https, a host and a path`:       &ownership.HTTPSource{URL: "map.internal/map"},
+		`ownership: Config.Source: HTTPSource.URL is "ftp://map.internal/map", want http or https, a host and a path`: &ownership.HTTPSource{URL: "ftp://map.internal/map"},
+		`ownership: Config.Source: HTTPSource.URL is "https://:443/map", want http or https, a host and a path`:       &ownership.HTTPSource{URL: "https://:443/map"},
+		`ownership: Config.Source: HTTPSource.URL is "http://...@map...", want http or https, a host and a path`:      &ownership.HTTPSource{URL: "http://me:secret@map:port?sig=secret"},
+		"ownership: Config.Source: HTTPSource.MaxBytes is -1, want >= 0":                                              &ownership.HTTPSource{URL: "HTTP://me:secret@map.internal", MaxBytes: -1},
+		"ownership: Config.Source: HTTPSource.Header[\"X\"] holds a control character\nHTTPSource.Header has \"bad header\", want the name of a header": &ownership.HTTPSource{
+			URL: "https://map.internal", Header: http.Header{"bad header": {"secret"}, "X": {"good", "secret\n"}, "Y": nil},
+		},
+	} {
+		_, err := ownership.New(ownership.Config{Source: source})
+		require.EqualError(t, err, want)
+	}
+}
+
+func TestAStampNamesTheHeadersThatCanBeNone(t *testing.T) {
+	_, err := ownership.Stamp{Words: ownership.Words{EpochHeader: "a b", RemainingHeader: "c:"}}.Wrap(nil)
+	require.EqualError(t, err, "EpochHeader is \"a b\", want the name of a header\nRemainingHeader is \"c:\", want the name of a header")
+}

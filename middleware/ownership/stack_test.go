@@ -313,7 +313,7 @@ func TestBadFieldsOfRerouteAreNamed(t *testing.T) { // Z037: by the house's rule
 	}
 	_, err := roundtrippers.OwnershipBuilder{Dialect: d}.Build()
 	require.ErrorContains(t, err, "Owners is nil")
-	registry, err := ownership.New(ownership.Config{Source: ownership.MapSourceFunc(nil)})
+	registry, err := ownership.New(ownership.Config{Source: &ownership.HTTPSource{URL: "http://map.test/"}})
 	require.NoError(t, err)
 	_, err = roundtrippers.OwnershipBuilder{Owners: registry, OperationTimeout: -5}.Build()
 	require.ErrorContains(t, err, "Dialect is nil")
@@ -444,7 +444,7 @@ func TestMovedAndOwnershipChangingAreToldApart(t *testing.T) { // Z095, P05
 }
 
 func TestDescribeShowsTheStackAndItsBound(t *testing.T) {
-	registry, err := ownership.New(ownership.Config{Source: ownership.MapSourceFunc(nil)})
+	registry, err := ownership.New(ownership.Config{Source: &ownership.HTTPSource{URL: "http://map.test/"}})
 	require.NoError(t, err)
 	rt, err := roundtrippers.OwnershipBuilder{Dialect: &ownership.Dialect{}, Owners: registry}.Build()
 	require.NoError(t, err)

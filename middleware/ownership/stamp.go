@@ -1,6 +1,8 @@
 package ownership
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -18,8 +20,17 @@ type Stamp struct {
 	Words // zero = the recommended headers
 }
 
-// Wrap cannot fail.
+// Wrap reports the names of its two headers that can be none.
 func (l Stamp) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
+	var errs []error
+	for _, f := range []struct{ field, name string }{{"EpochHeader", l.epoch()}, {"RemainingHeader", l.remaining()}} {
+		if !middleware.ValidHeaderName(f.name) {
+			errs = append(errs, fmt.Errorf("%s is %q, want the name of a header", f.field, f.name))
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
 	return middleware.Operate(next, nil, func(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
 		deadline, limited := req.Context().Deadline()
 		epoch := op.Target().Epoch
