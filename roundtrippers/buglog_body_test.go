@@ -149,10 +149,8 @@ func (failingBody) Read([]byte) (int, error) { return 0, errBoom }
 func (failingBody) Close() error             { return nil }
 
 func TestB04RealABodySourcesErrorIsFinalAndNotTheServersFailure(t *testing.T) {
-	var hits int
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		_, _ = io.Copy(io.Discard, req.Body)
-		hits++
 	}))
 	defer server.Close()
 	circuit := &roundtrippers.Circuit{Threshold: 1}
@@ -290,9 +288,9 @@ func TestB07RealAnAnswerThatIsNotReturnedIsClosedBeforeTheNextAttempt(t *testing
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			server := httptest.NewUnstartedServer(nil)
-			n := 0
+			var calls atomic.Int64
 			server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				if n++; n < 3 {
+				if calls.Add(1) < 3 {
 					w.WriteHeader(503)
 					_, _ = io.WriteString(w, repeated("sorry ", 2048))
 					return

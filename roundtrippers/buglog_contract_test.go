@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -233,9 +234,9 @@ func TestB14AttemptFactsDoNotOutliveTheAttempt(t *testing.T) {
 func TestB15RealTheReturnedBodysContextLivesUntilClose(t *testing.T) {
 	const size = 512 << 10
 	ended := make(chan struct{}, 10)
-	n := 0
+	var calls atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if n++; n == 1 { // the loser: it never answers
+		if calls.Add(1) == 1 { // the loser: it never answers
 			<-req.Context().Done()
 			ended <- struct{}{}
 			return
@@ -249,7 +250,7 @@ func TestB15RealTheReturnedBodysContextLivesUntilClose(t *testing.T) {
 	defer server.Close()
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
-			n = 0
+			calls.Store(0)
 			base := &http.Transport{}
 			defer base.CloseIdleConnections()
 			r := makeReady(t, kind, base, server.Listener.Addr().String(), tuned{attemptTimeout: 200 * time.Millisecond})
@@ -267,11 +268,11 @@ func TestB15RealTheReturnedBodysContextLivesUntilClose(t *testing.T) {
 func TestB17RealNoSilentRetryOrSpliceAfterHeaders(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
-			calls := 0
+			var calls atomic.Int64
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				calls++
+				n := calls.Add(1)
 				w.Header().Set("Content-Length", "1000")
-				if calls > 1 {
+				if n > 1 {
 					_, _ = io.WriteString(w, repeated("new ", 1000))
 					return
 				}
@@ -290,7 +291,7 @@ func TestB17RealNoSilentRetryOrSpliceAfterHeaders(t *testing.T) {
 			require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 			require.Equal(t, repeated("old ", 400), string(text))
 			require.NoError(t, resp.Body.Close())
-			require.Equal(t, 1, calls)
+			require.EqualValues(t, 1, calls.Load())
 		})
 	}
 }

@@ -244,15 +244,15 @@ func TestRealTLSNameFollowsItsPolicy(t *testing.T) { // Z092
 }
 
 func TestRealExpectContinueIsNotSentToTheWrongNode(t *testing.T) { // R31
-	var right, wrong int
+	var right, wrong atomic.Int64
 	owner := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		body, _ := io.ReadAll(req.Body)
-		right = len(body)
+		right.Store(int64(len(body)))
 	}))
 	defer owner.Close()
 	stale := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		ownership.Reject(rw, ownership.Moved, ownership.Hint{Owner: strings.TrimPrefix(owner.URL, "http://"), Epoch: 2})
-		wrong++
+		wrong.Add(1)
 	}))
 	defer stale.Close()
 	registry, err := ownership.New(ownership.Config{Source: ownership.MapSourceFunc(func(context.Context, *ownership.Map) (*ownership.Map, error) {
@@ -273,8 +273,8 @@ func TestRealExpectContinueIsNotSentToTheWrongNode(t *testing.T) { // R31
 	resp, err := (&http.Client{Transport: rt}).Do(req)
 	require.NoError(t, err)
 	_ = resp.Body.Close()
-	require.Equal(t, 100_000, right)
-	require.Equal(t, 1, wrong)
+	require.EqualValues(t, 100_000, right.Load())
+	require.EqualValues(t, 1, wrong.Load())
 }
 
 func TestRealDiscardedAnswersKeepTheirConnection(t *testing.T) { // X06
@@ -302,6 +302,8 @@ func TestRealDiscardedAnswersKeepTheirConnection(t *testing.T) { // X06
 	resp, err := client.Get("http://kv.test/k")
 	require.NoError(t, err)
 	require.Equal(t, "small", text(t, resp))
+	mu.Lock()
+	defer mu.Unlock()
 	require.Len(t, from, 3)
 	require.Equal(t, []string{from[0], from[0], from[0]}, from, "one connection")
 }
