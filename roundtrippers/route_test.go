@@ -1,6 +1,7 @@
 package roundtrippers_test
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
