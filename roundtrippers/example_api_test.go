@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -50,37 +52,57 @@ func ExampleRetry() {
 
 // One client for all who call an API; who waits for a call says so in its context.
 func ExampleAPIBuilder() {
+	var calls atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if calls.Add(1) == 1 {
+			w.WriteHeader(http.StatusServiceUnavailable) // it is down, for a moment
+			return
+		}
+		fmt.Fprint(w, "[]")
+	}))
+	defer server.Close()
+
 	rt, err := roundtrippers.APIBuilder{
 		Dialect:   rest.Dialect{},
 		RateLimit: &roundtrippers.RateLimit{PerSecond: 50},
-		Base:      flaky(503, 200),
 	}.Build()
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	client := &http.Client{Transport: rt}
+	defer client.CloseIdleConnections()
 
 	// A user is looking at an empty grid: until they leave.
 	ctx, leave := context.WithTimeout(context.Background(), time.Minute)
 	defer leave()
 	ctx = middleware.WithPriority(ctx, middleware.Essential)
-	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://api.example.com/rows", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/rows", nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	resp, err := client.Do(req)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer resp.Body.Close()
-	fmt.Println(resp.StatusCode)
+	report := middleware.FromResponse(resp).Report()
+	fmt.Println(resp.StatusCode, "after", report.Sends, "sends:")
+	for _, a := range report.Attempts {
+		fmt.Println("-", a.Number, a.Cause, a.Code)
+	}
 	fmt.Println(middleware.Describe(rt))
 	// Output:
-	// 200
+	// 200 after 2 sends:
+	// - 1 unavailable 503
+	// - 2 success 200
 	// roundtrippers.Guard
 	// roundtrippers.Retry [retry unlimited]
 	// roundtrippers.Circuit
 	// roundtrippers.RateLimit{PerSecond: 50}
 	// roundtrippers.Concurrency
-	// middleware.RoundTripperFunc
+	// *http.Transport
 	// no limit of sends but the context's end
 }
