@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -19,19 +20,21 @@ type Backoff struct {
 	Salt time.Duration
 }
 
-// Validate reports a negative field or a jitter outside 0..1, by name.
+// Validate reports negative fields and a jitter outside 0..1, all at once.
 func (b Backoff) Validate() error {
-	switch {
-	case b.Base < 0:
-		return fmt.Errorf("Backoff.Base is %v, want >= 0", b.Base)
-	case b.Cap < 0:
-		return fmt.Errorf("Backoff.Cap is %v, want >= 0", b.Cap)
-	case b.Salt < 0:
-		return fmt.Errorf("Backoff.Salt is %v, want >= 0", b.Salt)
-	case !(b.Jitter >= 0 && b.Jitter <= 1): // also refuses NaN
-		return fmt.Errorf("Backoff.Jitter is %v, want 0..1", b.Jitter)
+	var errs []error
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{{"Base", b.Base}, {"Cap", b.Cap}, {"Salt", b.Salt}} {
+		if f.value < 0 {
+			errs = append(errs, fmt.Errorf("Backoff.%s is %v, want >= 0", f.name, f.value))
+		}
 	}
-	return nil
+	if !(b.Jitter >= 0 && b.Jitter <= 1) { // also refuses NaN
+		errs = append(errs, fmt.Errorf("Backoff.Jitter is %v, want 0..1", b.Jitter))
+	}
+	return errors.Join(errs...)
 }
 
 // forever stands in for "no cap": far beyond any deadline, yet it can be jittered

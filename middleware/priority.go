@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -69,17 +70,19 @@ type Patience struct {
 	AwaitCircuit bool
 }
 
-// Validate reports negative fields, by name.
+// Validate reports negative fields, all at once.
 func (p Patience) Validate() error {
-	switch {
-	case p.Retries < 0:
-		return fmt.Errorf("Patience.Retries is %d, want >= 0", p.Retries)
-	case p.Base < 0:
-		return fmt.Errorf("Patience.Base is %v, want >= 0", p.Base)
-	case p.Max < 0:
-		return fmt.Errorf("Patience.Max is %v, want >= 0", p.Max)
+	var errs []error
+	if p.Retries < 0 {
+		errs = append(errs, fmt.Errorf("Patience.Retries is %d, want >= 0", p.Retries))
 	}
-	return nil
+	if p.Base < 0 {
+		errs = append(errs, fmt.Errorf("Patience.Base is %v, want >= 0", p.Base))
+	}
+	if p.Max < 0 {
+		errs = append(errs, fmt.Errorf("Patience.Max is %v, want >= 0", p.Max))
+	}
+	return errors.Join(errs...)
 }
 
 // EssentialPatience is what Essential operations have unless a layer says

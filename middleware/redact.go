@@ -54,7 +54,7 @@ func RedactURL(text string) string {
 		rest = rest[:end] + hidden
 	}
 	host, _, _ := strings.Cut(rest, "/")
-	address := host[strings.LastIndexByte(host, ']')+1:] // an IPv6 host has colons
+	address := host[strings.LastIndexByte(host, ']')+1:]                                           // an IPv6 host has colons
 	if name, port, ok := strings.Cut(address, ":"); ok && strings.Trim(port, "0123456789") != "" { // or a password that lost its host
 		rest = host[:len(host)-len(address)] + name + hidden
 	}

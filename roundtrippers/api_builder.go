@@ -1,7 +1,6 @@
 package roundtrippers
 
 import (
-	"fmt"
 	"net/http"
 	"time"
 
@@ -111,29 +110,40 @@ func (b *APIBuilder) fill() {
 	if b.Concurrency == nil {
 		b.Concurrency = &Concurrency{}
 	}
-	dialects := []*middleware.Dialect{&b.Guard.Dialect, &b.Retry.Dialect, &b.Circuit.Dialect}
-	if b.Pause != nil {
-		dialects = append(dialects, &b.Pause.Dialect)
-	}
-	if b.Auth != nil {
-		dialects = append(dialects, &b.Auth.Dialect)
-	}
-	for _, d := range dialects {
+	for _, d := range b.dialects() {
 		if *d == nil {
 			*d = b.Dialect
 		}
 	}
 }
 
+// dialects are those of the layers that have one.
+func (b *APIBuilder) dialects() []*middleware.Dialect {
+	dialects := []*middleware.Dialect{&b.Guard.Dialect, &b.Retry.Dialect}
+	if b.Circuit != nil {
+		dialects = append(dialects, &b.Circuit.Dialect)
+	}
+	if b.Pause != nil {
+		dialects = append(dialects, &b.Pause.Dialect)
+	}
+	if b.Auth != nil {
+		dialects = append(dialects, &b.Auth.Dialect)
+	}
+	return dialects
+}
+
 // Build stacks the layers over the base. Its error names every bad field.
 func (b APIBuilder) Build() (http.RoundTripper, error) {
-	// What no layer can check, or would report under another name.
 	var m mistakes
-	m.dialect(b.Dialect)
-	negative(&m, "OperationTimeout", b.OperationTimeout)
-	negative(&m, "AttemptTimeout", b.AttemptTimeout)
-	if len(m) > 0 {
-		return nil, fmt.Errorf("roundtrippers.APIBuilder: %w", m.join())
+	if negative(&m, "OperationTimeout", b.OperationTimeout); b.OperationTimeout < 0 {
+		b.OperationTimeout = 0
 	}
-	return middleware.Stack(b.Base, b.Layers()...)
+	m.shared(&b.Dialect, &b.AttemptTimeout, &b.MaxReplayBytes)
+	rt, err := middleware.Stack(b.Base, b.Layers()...)
+	for _, d := range b.dialects() {
+		if *d == (noDialect{}) {
+			*d = nil // the pointers are the caller's, who may build again
+		}
+	}
+	return m.stacked("APIBuilder", rt, err)
 }

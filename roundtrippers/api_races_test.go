@@ -131,7 +131,7 @@ func TestNothingIsKeptPerHostR45(t *testing.T) {
 
 func TestTheAPIBuilderNamesEveryBadField(t *testing.T) {
 	_, err := roundtrippers.APIBuilder{OperationTimeout: -1, AttemptTimeout: -2}.Build()
-	require.EqualError(t, err, "roundtrippers.APIBuilder: Dialect is nil: which service is this?\nOperationTimeout is -1ns, want >= 0\nAttemptTimeout is -2ns, want >= 0")
+	require.EqualError(t, err, "roundtrippers.APIBuilder: OperationTimeout is -1ns, want >= 0\nDialect is nil: which service is this?\nAttemptTimeout is -2ns, want >= 0")
 	_, err = roundtrippers.APIBuilder{Dialect: rest.Dialect{}, Circuit: &roundtrippers.Circuit{Threshold: -1},
 		Retry: roundtrippers.Retry{MaxRetries: -3, Jitter: 2}, RateLimit: &roundtrippers.RateLimit{Burst: -1}}.Build()
 	for _, field := range []string{"Threshold is -1", "MaxRetries is -3", "Jitter is 2", "PerSecond is 0", "Burst is -1"} {

@@ -39,7 +39,8 @@ type Auth struct {
 	// Circuit that is open or probed, by an operation that waits for this very token
 	// for instance: that breaker then never closes. Required.
 	Source func(ctx context.Context) (Token, error)
-	// Origins may see the token: "https://api.example.com". Required.
+	// Origins may see the token, each by its full name: "https://api.example.com".
+	// Required.
 	Origins []string
 	// Header that carries it; "" = Authorization.
 	Header string
@@ -55,7 +56,8 @@ type Auth struct {
 	budget  middleware.Budget
 }
 
-// Wrap reports missing and negative fields and an origin that is none.
+// Wrap reports missing and negative fields, an origin that is none and a Header that
+// is the name of none.
 func (l *Auth) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	replay, attach := l.Split()
 	attached, err := attach.Wrap(next)
@@ -70,12 +72,19 @@ func (l *Auth) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 // between, so that replays pass it too and no token is fetched while it is open.
 // Both go above RateLimit and Concurrency, as neither should be spent on a wait
 // for a token.
-func (l *Auth) Split() (replay, attach middleware.Layer) { return authReplay{l}, authAttach{l} }
+func (l *Auth) Split() (replay, attach middleware.Layer) { return (*authReplay)(l), (*authAttach)(l) }
 
+// Both parts are the layer itself, so that Stack tells its mistakes once.
 type (
-	authReplay struct{ *Auth }
-	authAttach struct{ *Auth }
+	authReplay Auth
+	authAttach Auth
 )
+
+// Format prints the layer without its token, whatever the verb.
+func (l *authReplay) Format(f fmt.State, verb rune) { (*Auth)(l).Format(f, verb) }
+
+// Format prints the layer without its token, whatever the verb.
+func (l *authAttach) Format(f fmt.State, verb rune) { (*Auth)(l).Format(f, verb) }
 
 func (l *Auth) start() error {
 	var m mistakes
@@ -91,11 +100,14 @@ func (l *Auth) start() error {
 	origins := map[string]bool{}
 	for i, text := range l.Origins {
 		u, err := url.Parse(text)
-		if err != nil || u.Scheme == "" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-			m.add(fmt.Errorf("Origins[%d] is no origin, want scheme://host[:port]", i)) // not shown: it may hold a credential
+		if err != nil || !isOrigin(u) {
+			m.add(fmt.Errorf("Origins[%d] is %q, want http or https://host[:port]", i, middleware.RedactURL(text)))
 			continue
 		}
 		origins[originOf(u)] = true
+	}
+	if !middleware.ValidHeaderName(l.header()) {
+		m.add(fmt.Errorf("Header is %q, want the name of a header", l.Header))
 	}
 	if len(m) > 0 {
 		return m.join()
@@ -108,6 +120,14 @@ func (l *Auth) start() error {
 		l.tokens.ahead = orDefault(l.RefreshAhead, 30*time.Second)
 	})
 	return nil
+}
+
+// isOrigin reports whether requests can have u's origin, and u has nothing else.
+func isOrigin(u *url.URL) bool {
+	scheme := strings.ToLower(u.Scheme)
+	bare := u.User == nil && strings.Trim(u.Path, "/") == "" && u.RawQuery == "" && u.Fragment == ""
+	// No host has these, though url.Parse lets them pass: "https://*.example.com".
+	return bare && (scheme == "https" || scheme == "http") && u.Hostname() != "" && !strings.ContainsAny(u.Hostname(), "*!$&'()+,;=")
 }
 
 func originOf(u *url.URL) string {
@@ -132,12 +152,13 @@ func (l *Auth) Format(f fmt.State, _ rune) {
 }
 
 // Wrap returns the loop that replays.
-func (l authReplay) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
+func (part *authReplay) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
+	l := (*Auth)(part)
 	if err := l.start(); err != nil {
 		return nil, err
 	}
 	return middleware.Retry(next, l.Dialect, func(ctx context.Context, op *middleware.Operation, out middleware.Outcome) middleware.Verdict {
-		used, ours := op.Value(l.Auth).(*heldToken)
+		used, ours := op.Value(l).(*heldToken)
 		if out.Cause != middleware.Unauthorized || !ours {
 			return middleware.Verdict{}
 		}
@@ -154,14 +175,15 @@ func (l authReplay) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 }
 
 // Wrap returns the RoundTripper that puts the token on.
-func (l authAttach) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
+func (part *authAttach) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
+	l := (*Auth)(part)
 	if err := l.start(); err != nil {
 		return nil, err
 	}
 	return middleware.Operate(next, l.Dialect, l.roundTrip), nil
 }
 
-func (l authAttach) roundTrip(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
+func (l *Auth) roundTrip(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
 	ctx := req.Context()
 	switch {
 	case req.URL == nil:
@@ -170,7 +192,7 @@ func (l authAttach) roundTrip(op *middleware.Operation, req *http.Request, next 
 		return next.RoundTrip(req) // a stack within a stack
 	}
 	if len(req.Header.Values(l.header())) > 0 || !l.origins[originOf(req.URL)] || ctx.Value(insideSource{&l.tokens}) != nil {
-		op.SetValue(l.Auth, nil)
+		op.SetValue(l, nil)
 		return next.RoundTrip(req)
 	}
 	token, waited, err := l.tokens.get(ctx)
@@ -185,7 +207,7 @@ func (l authAttach) roundTrip(op *middleware.Operation, req *http.Request, next 
 			return middleware.Refuse(req, err)
 		}
 	}
-	op.SetValue(l.Auth, token)
+	op.SetValue(l, token)
 	if token.Value != "" {
 		req = withHeader(req, l.header(), token.Value)
 	}
@@ -193,7 +215,7 @@ func (l authAttach) roundTrip(op *middleware.Operation, req *http.Request, next 
 }
 
 // attached reports whether req carries the token that this layer has put on.
-func (l authAttach) attached(op *middleware.Operation, req *http.Request) bool {
-	token, ok := op.Value(l.Auth).(*heldToken)
+func (l *Auth) attached(op *middleware.Operation, req *http.Request) bool {
+	token, ok := op.Value(l).(*heldToken)
 	return ok && token.Value != "" && req.Header.Get(l.header()) == token.Value
 }

@@ -2,7 +2,6 @@ package roundtrippers
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -129,16 +128,16 @@ func (b *Builder) fill() {
 
 // Build stacks the layers over the base. Its error names every bad field.
 func (b Builder) Build() (http.RoundTripper, error) {
-	mistaken := b.validate()
-	if mistaken != nil {
-		// Go on to collect the layers' own, without those that repeat these.
-		b.Dialect, b.OperationTimeout, b.AttemptTimeout = anyDialect(b.Dialect), max(b.OperationTimeout, 0), max(b.AttemptTimeout, 0)
+	var m mistakes
+	if negative(&m, "OperationTimeout", b.OperationTimeout); b.OperationTimeout < 0 {
+		b.OperationTimeout = 0
+	}
+	m.shared(&b.Dialect, &b.AttemptTimeout, &b.MaxReplayBytes)
+	if b.Partitions != nil && b.Regions == nil {
+		m.add(errors.New("Partitions is set without Regions: where could a partition go?"))
 	}
 	rt, err := middleware.Stack(b.Transport(), b.Layers()...)
-	if err := errors.Join(mistaken, err); err != nil {
-		return nil, fmt.Errorf("roundtrippers.Builder: %w", err)
-	}
-	return rt, nil
+	return m.stacked("Builder", rt, err)
 }
 
 // Transport returns what Build puts at the bottom: Base, or new Pools of what the
@@ -153,30 +152,4 @@ func (b Builder) Transport() http.RoundTripper {
 		pools.New = func() http.RoundTripper { return t.NewTransport() }
 	}
 	return pools
-}
-
-// anyDialect stands in for one that is missing.
-func anyDialect(d middleware.Dialect) middleware.Dialect {
-	var m mistakes
-	if m.dialect(d); len(m) > 0 {
-		return noDialect{}
-	}
-	return d
-}
-
-type noDialect struct{ middleware.Dialect }
-
-// validate checks what no layer can, or would report under another name.
-func (b Builder) validate() error {
-	var m mistakes
-	m.dialect(b.Dialect)
-	negative(&m, "OperationTimeout", b.OperationTimeout)
-	negative(&m, "AttemptTimeout", b.AttemptTimeout)
-	if b.Partitions != nil && b.Regions == nil {
-		m.add(errors.New("Partitions is set without Regions: where could a partition go?"))
-	}
-	if pools, ok := b.Base.(*Pools); ok {
-		m.add(pools.Validate())
-	}
-	return m.join()
 }

@@ -215,8 +215,8 @@ func TestTheBuilderNamesEveryBadField(t *testing.T) {
 		Failover:   roundtrippers.Failover{Retries: -1, Wait: -2}, Throttle: roundtrippers.Throttle{Dialect: words{}, MaxWait: -1},
 		RetryWith: roundtrippers.RetryWith{Dialect: words{}, Backoff: middleware.Backoff{Cap: -1}}}.Build()
 	for _, want := range []string{
-		"MaxBytes is -2", "OperationTimeout is -1ns", "AttemptTimeout is -1ns", "Dialect is nil", "Partitions is set without Regions",
-		"(roundtrippers.Failover): Retries is -1", "Wait is -2ns", "(roundtrippers.Throttle): MaxWait is -1ns",
+		"MaxReplayBytes is -2", "OperationTimeout is -1ns", "AttemptTimeout is -1ns", "Dialect is nil", "Partitions is set without Regions",
+		"(roundtrippers.Failover): Retries is -1", "(roundtrippers.Failover): Wait is -2ns", "(roundtrippers.Throttle): MaxWait is -1ns",
 		"(roundtrippers.RetryWith): Backoff.Cap is -1ns", "Streams is -3",
 	} {
 		require.ErrorContains(t, err, want)

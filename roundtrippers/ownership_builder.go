@@ -92,17 +92,29 @@ func (b *OwnershipBuilder) fill() {
 	}
 	b.OperationTimeout = orDefault(b.OperationTimeout, orDefault(b.Switches.RequestTimeout, time.Minute))
 	b.Reroute.RefreshWait = orDefault(b.Reroute.RefreshWait, b.Switches.RefreshWait)
-	if b.Switches.DisableRetries {
+	if b.Switches.DisableRetries && b.Reroute.Attempts >= 0 { // one that is no count is refused
 		b.Reroute.Attempts = 1
 	}
 }
 
 // Build stacks the layers over the base. Its error names every bad field.
 func (b OwnershipBuilder) Build() (http.RoundTripper, error) {
-	if b.Owners == nil && b.Route.Owners == nil {
-		return nil, errors.New("roundtrippers.OwnershipBuilder: Owners is nil: who knows which node owns what?")
+	var m mistakes
+	if negativeOrNone(&m, "OperationTimeout", b.OperationTimeout); b.OperationTimeout < -1 {
+		b.OperationTimeout = 0
 	}
-	return middleware.Stack(b.Transport(), b.Layers()...)
+	m.shared(&b.Dialect, &b.AttemptTimeout, &b.MaxReplayBytes)
+	b.Switches.validate(&m)
+	switch {
+	case b.Owners == nil && b.Route.Owners == nil:
+		m.add(errors.New("Owners is nil: who knows which node owns what?"))
+		b.Owners = noOwners{}
+	case middleware.IsNil(b.Owners) && b.Owners != nil:
+		m.owners(b.Owners)
+		b.Owners = noOwners{}
+	}
+	rt, err := middleware.Stack(b.Transport(), b.Layers()...)
+	return m.stacked("OwnershipBuilder", rt, err)
 }
 
 // Transport returns what Build puts at the bottom: Base, or what the dialect's

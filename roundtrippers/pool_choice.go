@@ -40,7 +40,7 @@ func (e *endpointPools) now() time.Duration { return time.Since(e.epoch) }
 // newPool opens a pool, nil if New gives none.
 func (e *endpointPools) newPool() *pool {
 	transport := e.build()
-	if transport == nil {
+	if middleware.IsNil(transport) {
 		return nil
 	}
 	c := &pool{home: e, transport: transport}

@@ -2,7 +2,6 @@ package roundtrippers
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -59,21 +58,18 @@ type Reroute struct {
 
 // Wrap reports a missing Dialect and bad fields.
 func (l Reroute) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
-	switch {
-	case l.Attempts < 0:
-		return nil, fmt.Errorf("Attempts is %d, want >= 1", l.Attempts)
-	case l.Base < 0:
-		return nil, fmt.Errorf("Base is %v, want >= 0", l.Base)
-	case l.MigratingFactor < 0:
-		return nil, fmt.Errorf("MigratingFactor is %d, want >= 1", l.MigratingFactor)
-	case l.Cap < 0:
-		return nil, fmt.Errorf("Cap is %v, want >= 0", l.Cap)
-	case !(l.Jitter >= 0 && l.Jitter <= 1): // also refuses NaN
-		return nil, fmt.Errorf("Jitter is %v, want 0..1", l.Jitter)
-	case l.RefreshWait < -1:
-		return nil, fmt.Errorf("RefreshWait is %v, want >= 0, or -1 for none", l.RefreshWait)
-	case l.SuspectAfter < 0:
-		return nil, fmt.Errorf("SuspectAfter is %d, want >= 0", l.SuspectAfter)
+	var m mistakes
+	m.dialect(l.Dialect)
+	m.owners(l.Owners)
+	negative(&m, "Attempts", l.Attempts)
+	negative(&m, "Base", l.Base)
+	negative(&m, "MigratingFactor", l.MigratingFactor)
+	negative(&m, "Cap", l.Cap)
+	m.jitter(l.Jitter)
+	negativeOrNone(&m, "RefreshWait", l.RefreshWait)
+	negative(&m, "SuspectAfter", l.SuspectAfter)
+	if len(m) > 0 {
+		return nil, m.join()
 	}
 	l.Base = orDefault(l.Base, 100*time.Millisecond)
 	l.MigratingFactor = orDefault(l.MigratingFactor, 8)

@@ -2,7 +2,6 @@ package roundtrippers
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"time"
@@ -57,15 +56,9 @@ func (l Retry) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	m.dialect(l.Dialect)
 	negative(&m, "MaxRetries", l.MaxRetries)
 	negative(&m, "MaxWait", l.MaxWait)
-	if !(l.Jitter >= 0 && l.Jitter <= 1) { // also refuses NaN
-		m.add(fmt.Errorf("Jitter is %v, want 0..1", l.Jitter))
-	}
-	if err := l.Background.Validate(); err != nil {
-		m.add(fmt.Errorf("Background: %w", err))
-	}
-	if err := l.Essential.Validate(); err != nil {
-		m.add(fmt.Errorf("Essential: %w", err))
-	}
+	m.jitter(l.Jitter)
+	m.within("Background", l.Background.Validate())
+	m.within("Essential", l.Essential.Validate())
 	if len(m) > 0 {
 		return nil, m.join()
 	}

@@ -37,22 +37,25 @@ type Route struct {
 	StrictExclusion bool
 }
 
-// Wrap reports missing fields.
+// Wrap reports missing fields and those that exclude each other.
 func (l Route) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	var m mistakes
-	if m.dialect(l.Dialect); len(m) > 0 {
-		return nil, m.join()
-	}
+	m.dialect(l.Dialect)
+	m.owners(l.Owners)
 	switch {
 	case l.Owners != nil && l.Regions != nil:
-		return nil, errors.New("Owners and Regions are both set: who picks the endpoint?")
+		m.add(errors.New("Owners and Regions are both set: who picks the endpoint?"))
+	case l.Owners == nil && l.KeepHost:
+		m.add(errors.New("KeepHost is true without Owners: a region's endpoint needs its own Host"))
+	}
+	if l.Owners == nil {
+		m.regions(l.Regions)
+	}
+	switch {
+	case len(m) > 0:
+		return nil, m.join()
 	case l.Owners != nil:
 		return middleware.Relay(next, l.Dialect, (&l).toOwner), nil
-	case l.KeepHost:
-		return nil, errors.New("KeepHost is true without Owners: a region's endpoint needs its own Host")
-	}
-	if m.regions(l.Regions); len(m) > 0 {
-		return nil, m.join()
 	}
 	return middleware.Relay(next, l.Dialect, (&l).roundTrip), nil
 }

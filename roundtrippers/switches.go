@@ -18,6 +18,16 @@ type Switches struct {
 	DisableRetries bool          // send once and show the raw answer
 }
 
+// validate reports what SwitchesFromEnv does not return, and takes it out.
+func (s *Switches) validate(m *mistakes) {
+	if negativeOrNone(m, "Switches.RequestTimeout", s.RequestTimeout); s.RequestTimeout < -1 {
+		s.RequestTimeout = 0
+	}
+	if negativeOrNone(m, "Switches.RefreshWait", s.RefreshWait); s.RefreshWait < -1 {
+		s.RefreshWait = 0
+	}
+}
+
 // SwitchError says that a variable's value makes no sense and was ignored.
 type SwitchError struct {
 	Name, Value string // of the variable, as found

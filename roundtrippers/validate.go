@@ -3,7 +3,7 @@ package roundtrippers
 import (
 	"errors"
 	"fmt"
-	"reflect"
+	"net/http"
 	"time"
 
 	"github.com/reroute-go/reroute/middleware"
@@ -23,13 +23,33 @@ func (m *mistakes) add(err error) {
 
 func (m mistakes) join() error { return errors.Join(m...) }
 
+// within adds what is wrong with the fields of a field, each under its name.
+func (m *mistakes) within(field string, err error) {
+	errs := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // it is ours
+		errs = joined.Unwrap()
+	}
+	for _, err := range errs {
+		if err != nil {
+			m.add(fmt.Errorf("%s: %w", field, err))
+		}
+	}
+}
+
 func (m *mistakes) dialect(d middleware.Dialect) {
-	v := reflect.ValueOf(d)
-	switch {
-	case d == nil:
+	if d == nil {
 		m.add(errors.New("Dialect is nil: which service is this?"))
-	case v.Kind() == reflect.Pointer && v.IsNil():
-		m.add(fmt.Errorf("Dialect is a nil %T: has it been opened?", d))
+	}
+	m.opened("Dialect", d)
+}
+
+// owners objects to a nil pointer only: a layer may do without Owners.
+func (m *mistakes) owners(o Owners) { m.opened("Owners", o) }
+
+// opened objects to an interface around a nil pointer.
+func (m *mistakes) opened(field string, v any) {
+	if v != nil && middleware.IsNil(v) {
+		m.add(fmt.Errorf("%s is a nil %T: has it been opened?", field, v))
 	}
 }
 
@@ -45,10 +65,54 @@ func (m *mistakes) partitions(p *partitions.Registry) {
 	}
 }
 
+// shared checks what every builder hands to layers that would report it many times
+// or under another name. What is bad is replaced, so that the layers can be asked
+// about their own fields.
+func (m *mistakes) shared(d *middleware.Dialect, attempt *time.Duration, replay *int64) {
+	before := len(*m)
+	if m.dialect(*d); len(*m) > before {
+		*d = noDialect{}
+	}
+	if negative(m, "AttemptTimeout", *attempt); *attempt < 0 {
+		*attempt = 0
+	}
+	if negativeOrNone(m, "MaxReplayBytes", *replay); *replay < -1 {
+		*replay = 0
+	}
+}
+
+// stacked returns what a builder has stacked, or all mistakes: its own and the
+// layers'.
+func (m mistakes) stacked(builder string, rt http.RoundTripper, err error) (http.RoundTripper, error) {
+	if m.add(err); len(m) > 0 {
+		return nil, fmt.Errorf("roundtrippers.%s: %w", builder, m.join())
+	}
+	return rt, nil
+}
+
+// noDialect and noOwners stand in for what is missing.
+type (
+	noDialect struct{ middleware.Dialect }
+	noOwners  struct{ Owners }
+)
+
 // negative objects to a count or a duration below zero.
 func negative[T int | time.Duration](m *mistakes, field string, value T) {
 	if value < 0 {
 		m.add(fmt.Errorf("%s is %v, want >= 0", field, value))
+	}
+}
+
+// negativeOrNone is negative for a field in which -1 says that there is none.
+func negativeOrNone[T int64 | time.Duration](m *mistakes, field string, value T) {
+	if value < -1 {
+		m.add(fmt.Errorf("%s is %v, want >= 0, or -1 for none", field, value))
+	}
+}
+
+func (m *mistakes) jitter(share float64) {
+	if !(share >= 0 && share <= 1) { // also refuses NaN
+		m.add(fmt.Errorf("Jitter is %v, want 0..1", share))
 	}
 }
 

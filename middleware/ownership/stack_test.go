@@ -317,7 +317,7 @@ func TestBadFieldsOfRerouteAreNamed(t *testing.T) { // Z037: by the house's rule
 	require.NoError(t, err)
 	_, err = roundtrippers.OwnershipBuilder{Owners: registry, OperationTimeout: -5}.Build()
 	require.ErrorContains(t, err, "Dialect is nil")
-	require.ErrorContains(t, err, "After is -5ns")
+	require.ErrorContains(t, err, "OperationTimeout is -5ns")
 	_, err = roundtrippers.Route{Dialect: d, KeepHost: true}.Wrap(next)
 	require.ErrorContains(t, err, "KeepHost")
 }
