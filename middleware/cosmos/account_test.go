@@ -426,6 +426,15 @@ func TestManyStaleOperationsCostOneRead(t *testing.T) { // R076
 	})
 }
 
+// fakeAuth is an Authorizer that cannot do without its receiver, and fussy a base
+// that checks itself.
+type (
+	fakeAuth struct{ Authorizer }
+	fussy    struct{ http.RoundTripper }
+)
+
+func (*fussy) Validate() error { return errors.New("Streams is -1") }
+
 func TestBadConfigurationIsNamed(t *testing.T) {
 	_, err := Open(t.Context(), "https://user:hidden@acct.documents.azure.com", nil, Options{
 		PreferredRegions: []regions.Name{"West US", " "},
@@ -439,6 +448,20 @@ func TestBadConfigurationIsNamed(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	require.NotContains(t, err.Error(), "hidden")
+
+	_, err = Open(t.Context(), global, AuthorizerFunc(nil), Options{
+		Transport:  (*http.Transport)(nil),
+		Partitions: partitions.Config{FetchTimeout: -1, MaxContainers: -2, Source: &partitionSource{}},
+	})
+	for _, want := range []string{
+		"cosmos: Authorizer is a nil cosmos.AuthorizerFunc", "cosmos: Options.Transport is a nil *http.Transport",
+		"cosmos: Options.Partitions.Source is set", "cosmos: Options.Partitions: partitions: Config.FetchTimeout is -1ns", "Config.MaxContainers is -2",
+	} {
+		require.ErrorContains(t, err, want)
+	}
+	_, err = Open(t.Context(), global, (*fakeAuth)(nil), Options{Transport: &fussy{}})
+	require.EqualError(t, err, "cosmos: Authorizer is a nil *cosmos.fakeAuth: how are the account's own requests signed?\n"+
+		"cosmos: Options.Transport: Streams is -1")
 	for _, bad := range []string{"", "acct.documents.azure.com", "https://", "https://a/b", "https://a/?x", "://", "https://a b"} {
 		_, err := Open(t.Context(), bad, SharedKey(testKey), Options{})
 		require.ErrorContains(t, err, "endpoint", bad)

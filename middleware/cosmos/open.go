@@ -27,14 +27,17 @@ func Open(ctx context.Context, endpoint string, auth Authorizer, opts Options) (
 	if err != nil {
 		errs = append(errs, fmt.Errorf("cosmos: endpoint %q %w", middleware.RedactURL(endpoint), err))
 	}
-	switch a := auth.(type) {
-	case nil:
-		errs = append(errs, errors.New("cosmos: Authorizer is nil: how are the account's own requests signed?"))
-	case interface{ validate() error }:
-		errs = append(errs, a.validate())
-	}
+	errs = append(errs, checkAuthorizer(auth))
 	backups, err := opts.validate()
-	if err := errors.Join(append(errs, err)...); err != nil {
+	errs = append(errs, err)
+	source, config := &partitionSource{}, opts.Partitions
+	config.Source = source
+	config.RefreshWait = cmp.Or(config.RefreshWait, defaultResolveWait)
+	known, err := partitions.New(config) // asks the source for nothing yet
+	if err != nil {
+		errs = append(errs, fmt.Errorf("cosmos: Options.Partitions: %w", err))
+	}
+	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 
@@ -64,17 +67,26 @@ func Open(ctx context.Context, endpoint string, auth Authorizer, opts Options) (
 	if err != nil {
 		return nil, err
 	}
-	config := opts.Partitions
-	config.Source = &partitionSource{fetcher: fetcher, regions: a.Regions}
-	config.RefreshWait = cmp.Or(config.RefreshWait, defaultResolveWait)
-	if a.Partitions, err = partitions.New(config); err != nil {
-		return nil, fmt.Errorf("cosmos: Options.Partitions: %w", err)
-	}
+	source.fetcher, source.regions = fetcher, a.Regions
+	a.Partitions = known
 	if err := a.discover(ctx); err != nil {
 		a.Close()
 		return nil, err
 	}
 	return a, nil
+}
+
+func checkAuthorizer(auth Authorizer) error {
+	switch a := auth.(type) {
+	case nil:
+		return errors.New("cosmos: Authorizer is nil: how are the account's own requests signed?")
+	case interface{ validate() error }:
+		return a.validate()
+	}
+	if middleware.IsNil(auth) {
+		return fmt.Errorf("cosmos: Authorizer is a nil %T: how are the account's own requests signed?", auth)
+	}
+	return nil
 }
 
 // changed passes the account's flag on to the partitions.

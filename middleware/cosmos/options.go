@@ -96,5 +96,14 @@ func (o *Options) validate() (backups []*url.URL, err error) {
 	if o.Partitions.Source != nil {
 		errs = append(errs, errors.New("cosmos: Options.Partitions.Source is set: the account is the source"))
 	}
+	if o.Transport != nil {
+		if middleware.IsNil(o.Transport) {
+			errs = append(errs, fmt.Errorf("cosmos: Options.Transport is a nil %T", o.Transport))
+		} else if base, ok := o.Transport.(interface{ Validate() error }); ok {
+			if err := base.Validate(); err != nil {
+				errs = append(errs, fmt.Errorf("cosmos: Options.Transport: %w", err))
+			}
+		}
+	}
 	return backups, errors.Join(errs...)
 }
