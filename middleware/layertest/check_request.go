@@ -3,6 +3,7 @@ package layertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -24,8 +25,12 @@ func (t *trial) requestBodyClosed() {
 			continue
 		}
 		for i, r := range p.bodies.handed.all() {
+			which := "the request's body"
+			if i > 0 {
+				which = fmt.Sprintf("body %d of GetBody", i)
+			}
 			if n := r.closes.Load(); n != 1 {
-				t.breakf("%s: body %d (1 is the request's, others GetBody's) was closed %d times", p.name, i+1, n)
+				t.breakf("%s: %s was closed %d times", p.name, which, n)
 			}
 		}
 	}
