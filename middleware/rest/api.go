@@ -157,7 +157,7 @@ func (c *call) prepare(ctx context.Context, method, path string, header http.Hea
 func (a API) join(path string) (*url.URL, error) {
 	base, err := url.Parse(a.BaseURL)
 	if err != nil || base.Scheme == "" || base.Host == "" {
-		return nil, errors.New("BaseURL is no absolute URL") // not shown: it may hold a credential
+		return nil, fmt.Errorf("BaseURL is %q, want an absolute URL", middleware.RedactURL(a.BaseURL))
 	}
 	path, query, _ := strings.Cut(path, "?")
 	if path != "" {
@@ -197,8 +197,12 @@ func (c *call) addHeaders() {
 // roundTrip sends, once, and returns a 2xx answer or an *Error.
 func (c *call) roundTrip() (*http.Response, error) {
 	transport := c.api.Transport
-	if transport == nil {
+	switch {
+	case transport == nil:
 		transport = http.DefaultTransport
+	case middleware.IsNil(transport):
+		_, err := middleware.Refuse(c.req, fmt.Errorf("Transport is a nil %T", transport)) //nolint:bodyclose // there is none
+		return nil, c.invalid(c.req.Method, err)
 	}
 	resp, err := transport.RoundTrip(c.req)
 	if err != nil {
