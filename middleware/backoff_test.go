@@ -72,6 +72,7 @@ func TestBackoffNamesTheBadField(t *testing.T) {
 		"Backoff.Jitter is 1.5, want 0..1":  {Jitter: 1.5},
 		"Backoff.Jitter is NaN, want 0..1":  {Jitter: math.NaN()},
 		"Backoff.Jitter is +Inf, want 0..1": {Jitter: math.Inf(1)},
+		"Backoff.Base is -1ns, want >= 0\nBackoff.Salt is -3ns, want >= 0\nBackoff.Jitter is 2, want 0..1": {Base: -1, Salt: -3, Jitter: 2},
 	} {
 		require.EqualError(t, b.Validate(), want)
 	}

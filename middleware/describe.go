@@ -14,11 +14,11 @@ import (
 // pointers and interfaces are left out, so no credential can show.
 func Describe(rt http.RoundTripper) string {
 	var b strings.Builder
-	sends := describe(&b, rt)
-	if sends >= Unlimited-1 {
+	bound := describe(&b, rt)
+	if bound >= Unlimited-1 {
 		b.WriteString("no limit of sends but the context's end")
 	} else {
-		fmt.Fprintf(&b, "at most %d sends", 1+sends)
+		b.WriteString("at most " + sends(1+bound))
 	}
 	return b.String()
 }

@@ -75,8 +75,8 @@ at most 127 sends`), middleware.Describe(rt))
 	alone, err := again{}.Wrap(base)
 	require.NoError(t, err)
 	require.Equal(t, "middleware.Retry [again 2]\n*layertest.Script\nat most 3 sends", middleware.Describe(alone))
-	require.Equal(t, "*layertest.Script\nat most 1 sends", middleware.Describe(base))
-	require.Equal(t, "*layertest.Script\nat most 1 sends", middleware.Describe(stack(t, base)))
+	require.Equal(t, "*layertest.Script\nat most 1 send", middleware.Describe(base))
+	require.Equal(t, "*layertest.Script\nat most 1 send", middleware.Describe(stack(t, base)))
 }
 
 type intLayer int
@@ -84,6 +84,6 @@ type intLayer int
 func (intLayer) Wrap(next http.RoundTripper) (http.RoundTripper, error) { return foreign(next), nil }
 
 func TestDescribeTakesLayersOfAnyType(t *testing.T) {
-	require.Equal(t, "middleware_test.intLayer\n*layertest.Script\nat most 1 sends",
+	require.Equal(t, "middleware_test.intLayer\n*layertest.Script\nat most 1 send",
 		middleware.Describe(stack(t, layertest.NewScript(t), intLayer(3))))
 }

@@ -110,15 +110,25 @@ func (e *Error) Error() string {
 	if e.Report.Operation != "" {
 		b.WriteString(e.Report.Operation + ": ")
 	}
-	fmt.Fprintf(&b, "%s after %d sends", e.Stop, e.Report.Sends)
+	fmt.Fprintf(&b, "%s after %s", e.Stop, sends(e.Report.Sends))
 	if e.Outcome.Code != "" {
 		fmt.Fprintf(&b, " (%s)", e.Outcome.Code)
 	}
 	if e.LastStatus != 0 {
-		fmt.Fprintf(&b, ", last answer %d/%d", e.LastStatus, e.LastSubstatus)
+		fmt.Fprintf(&b, ", last answer %d", e.LastStatus)
+		if e.LastSubstatus != 0 {
+			fmt.Fprintf(&b, "/%d", e.LastSubstatus)
+		}
 	}
 	fmt.Fprintf(&b, ": %v", Redact(e.Err))
 	return b.String()
+}
+
+func sends(n int) string {
+	if n == 1 {
+		return "1 send"
+	}
+	return strconv.Itoa(n) + " sends"
 }
 
 // Redact returns err, or what may be shown of it: an http.Client below quotes URLs

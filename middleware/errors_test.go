@@ -18,13 +18,15 @@ import (
 func TestTheErrorSaysWhyAndWhatWasLast(t *testing.T) { // X02, X17, B19
 	script := layertest.NewScript(t, layertest.Step{Status: 503, Header: map[string]string{"Activity": "7"}}, layertest.Step{Err: errBoom})
 	err := failed(t, stack(t, script, again{Budget: &middleware.Budget{Name: "b", Retries: 1}}), get(t.Context()))
-	require.EqualError(t, err, "reroute: test: budget spent after 2 sends (broken), last answer 503/0: boom")
+	require.EqualError(t, err, "reroute: test: budget spent after 2 sends (broken), last answer 503: boom")
 	require.ErrorIs(t, err, errBoom)
 	require.ErrorIs(t, err, middleware.ErrBudgetSpent)
 	for _, other := range []error{middleware.ErrNotRepeatable, middleware.ErrBodyNotReplayable, middleware.ErrCircuitOpen, context.Canceled, context.DeadlineExceeded} {
 		require.NotErrorIs(t, err, other)
 	}
 	require.Equal(t, "7", err.LastHeader.Get("Activity"))
+	require.EqualError(t, &middleware.Error{LastStatus: 429, LastSubstatus: 3200, Stop: middleware.BudgetSpent, Err: errBoom},
+		"reroute: budget spent after 0 sends, last answer 429/3200: boom")
 	require.False(t, err.Timeout())
 	require.Same(t, errBoom, errors.Unwrap(err))
 }
@@ -47,7 +49,7 @@ func TestEachStopHasItsSentinel(t *testing.T) {
 
 	err = failed(t, stack(t, layertest.NewScript(t, boom)), get(t.Context())) // no dialect at all
 	require.Equal(t, middleware.Broken, err.Outcome.Cause)
-	require.EqualError(t, err, "reroute: not retried after 1 sends (broken): boom")
+	require.EqualError(t, err, "reroute: not retried after 1 send (broken): boom")
 }
 
 func TestTheErrorShowsNoQuery(t *testing.T) {

@@ -69,5 +69,5 @@ func TestDescribeSeesThroughALayerFunc(t *testing.T) {
 
 	alone, err := timing.Wrap(layertest.NewScript(t))
 	require.NoError(t, err)
-	require.Equal(t, "middleware.RoundTripperFunc\nat most 1 sends", middleware.Describe(alone))
+	require.Equal(t, "middleware.RoundTripperFunc\nat most 1 send", middleware.Describe(alone))
 }

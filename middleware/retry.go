@@ -56,21 +56,29 @@ type Verdict struct {
 // operation, so sends <= 1 + the sum of all budgets of a stack, whatever the
 // order of its layers.
 //
-// Retry returns an error when d or p is nil or a budget is nil or negative.
+// Retry returns an error when d or p is nil or a budget is nil or negative: all of
+// them at once.
 func Retry(next http.RoundTripper, d Dialect, p Policy, budgets ...*Budget) (http.RoundTripper, error) {
+	var errs []error
 	switch {
 	case d == nil:
-		return nil, errors.New("Dialect is nil: which service is this?")
-	case p == nil:
-		return nil, errors.New("Policy is nil")
+		errs = append(errs, errors.New("Dialect is nil: which service is this?"))
+	case IsNil(d):
+		errs = append(errs, fmt.Errorf("Dialect is a nil %T: has it been opened?", d))
+	}
+	if p == nil {
+		errs = append(errs, errors.New("Policy is nil"))
 	}
 	for i, b := range budgets {
-		if b == nil {
-			return nil, fmt.Errorf("budget %d is nil", i)
+		switch {
+		case b == nil:
+			errs = append(errs, fmt.Errorf("budget %d is nil", i))
+		case b.Retries < 0 || b.Time < 0:
+			errs = append(errs, fmt.Errorf("budget %q allows %d retries in %v, want >= 0", b.Name, b.Retries, b.Time))
 		}
-		if b.Retries < 0 || b.Time < 0 {
-			return nil, fmt.Errorf("budget %q allows %d retries in %v, want >= 0", b.Name, b.Retries, b.Time)
-		}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
 	}
 	return &retrier{next: recorded(next), dialect: d, policy: p, budgets: budgets}, nil
 }

@@ -352,6 +352,9 @@ func TestRetryRefusesWhatItCannotWorkWith(t *testing.T) {
 		`budget "b" allows -1 retries`: func() (http.RoundTripper, error) {
 			return middleware.Retry(nil, dialect{}, policy, &middleware.Budget{Name: "b", Retries: -1})
 		},
+		"Dialect is a nil *middleware_test.dialect: has it been opened?\nPolicy is nil\nbudget 0 is nil\nbudget \"b\" allows -1": func() (http.RoundTripper, error) {
+			return middleware.Retry(nil, (*dialect)(nil), nil, nil, &middleware.Budget{Name: "b", Retries: -1})
+		},
 		"in -1s": func() (http.RoundTripper, error) {
 			return middleware.Retry(nil, dialect{}, policy, &middleware.Budget{Name: "b", Time: -time.Second})
 		},

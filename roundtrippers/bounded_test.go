@@ -130,7 +130,7 @@ func boundedSends(t *testing.T, rt *rapid.T, registries []*regions.Registry) {
 func boundOf(t testing.TB, rt http.RoundTripper) (sends int) {
 	t.Helper()
 	text := middleware.Describe(rt)
-	_, err := fmt.Sscanf(text[strings.LastIndex(text, "\n")+1:], "at most %d sends", &sends)
+	_, err := fmt.Sscanf(text[strings.LastIndex(text, "\n")+1:], "at most %d send", &sends)
 	require.NoError(t, err)
 	return sends
 }

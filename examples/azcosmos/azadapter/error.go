@@ -43,7 +43,10 @@ func (e *Error) Error() string {
 		b.WriteString(e.cause.Error())
 	}
 	if e.Outcome.Status != 0 && e.Report.Sends > 0 {
-		fmt.Fprintf(&b, ", %s after %d sends", e.Report.Stop, e.Report.Sends)
+		fmt.Fprintf(&b, ", %s after %d send", e.Report.Stop, e.Report.Sends)
+		if e.Report.Sends != 1 {
+			b.WriteString("s")
+		}
 	}
 	return b.String()
 }
