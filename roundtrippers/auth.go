@@ -81,10 +81,10 @@ type (
 )
 
 // Format prints the layer without its token, whatever the verb.
-func (l *authReplay) Format(f fmt.State, verb rune) { (*Auth)(l).Format(f, verb) }
+func (part *authReplay) Format(f fmt.State, verb rune) { (*Auth)(part).Format(f, verb) }
 
 // Format prints the layer without its token, whatever the verb.
-func (l *authAttach) Format(f fmt.State, verb rune) { (*Auth)(l).Format(f, verb) }
+func (part *authAttach) Format(f fmt.State, verb rune) { (*Auth)(part).Format(f, verb) }
 
 func (l *Auth) start() error {
 	var m mistakes

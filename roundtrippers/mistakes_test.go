@@ -2,6 +2,7 @@ package roundtrippers_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -162,8 +163,24 @@ func TestAnOriginThatNoRequestHasIsRefusedAndShown(t *testing.T) {
 }
 
 func TestASplitAuthTellsItsMistakeOnceAndNoToken(t *testing.T) {
-	auth := &roundtrippers.Auth{}
-	replay, attach := auth.Split()
+	replay, attach := (&roundtrippers.Auth{}).Split()
 	_, err := middleware.Stack(nil, replay, &roundtrippers.Concurrency{}, attach)
 	require.Equal(t, 1, strings.Count(err.Error(), "Source is nil"), "%v", err)
+
+	replay, attach = (&roundtrippers.Auth{Dialect: rest.Dialect{}, Origins: []string{"https://api.test"},
+		Source: func(context.Context) (roundtrippers.Token, error) { return roundtrippers.Token{Value: "secret"}, nil }}).Split()
+	script := layertest.NewScript(t, layertest.Step{Status: 200})
+	rt, err := middleware.Stack(script, replay, attach)
+	require.NoError(t, err)
+	resp, err := rt.RoundTrip(get(t.Context(), "https://api.test/"))
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, "secret", script.Sends()[0].Header.Get("Authorization"))
+	text := fmt.Sprintf("%v %+v %#v %v %+v %#v", replay, replay, replay, attach, attach, attach)
+	require.Contains(t, text, "Authorization: Token{<set>}")
+	require.NotContains(t, text, "secret")
+
+	replay, attach = (*roundtrippers.Auth)(nil).Split()
+	_, err = middleware.Stack(nil, replay, attach)
+	require.EqualError(t, err, "middleware.Stack: layer 0 is a nil *roundtrippers.authReplay\nlayer 1 is a nil *roundtrippers.authAttach")
 }
