@@ -140,10 +140,17 @@ func Redact(err error) error {
 	}
 	text := err.Error()
 	shown := text
-	eachURL(err, func(whole string) {
-		if bare := bareURL(whole); bare != whole {
-			shown = strings.ReplaceAll(shown, strconv.Quote(whole), strconv.Quote(bare)) // as url.Error has it
-			shown = strings.ReplaceAll(shown, whole, bare)
+	eachURL(err, func(u *url.Error) {
+		bare := bareURL(u.URL)
+		if bare == u.URL {
+			return
+		}
+		shown = strings.ReplaceAll(shown, strconv.Quote(u.URL), strconv.Quote(bare)) // as url.Error has it
+		shown = strings.ReplaceAll(shown, u.URL, bare)
+		if u.Op == "parse" && u.Err != nil { // net/url quotes a password as a bad port
+			if harmless, _, quotes := strings.Cut(u.Err.Error(), `"`); quotes {
+				shown = strings.ReplaceAll(shown, u.Err.Error(), harmless+hidden)
+			}
 		}
 	})
 	if shown == text {
@@ -152,11 +159,11 @@ func Redact(err error) error {
 	return errors.New(shown)
 }
 
-// eachURL calls f for the URLs of all errors in err's tree: there is one for each
+// eachURL calls f for all errors in err's tree that quote a URL: there is one for each
 // client that the error came through, and one for each of several joined.
-func eachURL(err error, f func(whole string)) {
+func eachURL(err error, f func(*url.Error)) {
 	if u, ok := err.(*url.Error); ok { //nolint:errorlint // each is looked at
-		f(u.URL)
+		f(u)
 	}
 	switch e := err.(type) { //nolint:errorlint // each is looked at
 	case interface{ Unwrap() error }:

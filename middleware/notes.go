@@ -1,6 +1,9 @@
 package middleware
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // notes is what layers keep on an operation. Most operations have none.
 type notes struct {
@@ -66,7 +69,8 @@ type Gate interface {
 	Admits(op *Operation) error
 }
 
-// Passed says that the operation's attempt was let through by g.
+// Passed says that the operation's attempt was let through by g. When it is back,
+// the layer calls Left.
 func (op *Operation) Passed(g Gate) {
 	op.mu.Lock()
 	defer op.mu.Unlock()
@@ -77,6 +81,17 @@ func (op *Operation) Passed(g Gate) {
 		}
 	}
 	n.gates = append(n.gates, g)
+}
+
+// Left says that the attempt is back above g, which has no say in the next one
+// before that has passed it too: it may go another way.
+func (op *Operation) Left(g Gate) {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	n := op.note()
+	if i := slices.Index(n.gates, g); i >= 0 {
+		n.gates = n.gates[:i:i] // whoever still reads the rest does not see it change
+	}
 }
 
 // Recheck asks the gates above once more. A layer that has made an attempt wait

@@ -1,6 +1,9 @@
 package middleware
 
-import "strings"
+import (
+	"net/url"
+	"strings"
+)
 
 // discreetError is an error of a client below whose text quotes a URL that may hold
 // a credential: errors.Is and errors.As find the error itself, and whoever prints,
@@ -17,7 +20,7 @@ func discreet(err error) error {
 		return err
 	}
 	tells := false
-	eachURL(err, func(whole string) { tells = tells || bareURL(whole) != whole })
+	eachURL(err, func(u *url.Error) { tells = tells || bareURL(u.URL) != u.URL })
 	if !tells {
 		return err
 	}
@@ -38,31 +41,56 @@ func RedactURL(text string) string {
 	switch {
 	case !ok:
 		scheme, rest = "", text
-	case strings.ContainsAny(scheme, "@;?#=, "):
+	case strings.ContainsFunc(scheme, noScheme):
 		return hidden
 	default:
 		scheme += "://"
 	}
-	before := ""
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-		if strings.ContainsAny(rest[:at], "/;?#=, ") { // of a password or of a query: who can tell?
+		if strings.Contains(rest[:at], "/") || strings.ContainsFunc(rest[:at], noPath) { // of a password or of a query: who can tell?
 			return scheme + hidden
 		}
-		before, rest = hidden, rest[at:]
+		scheme, rest = scheme+hidden+"@", rest[at+1:]
 	}
-	if end := strings.IndexAny(rest, ";?#=, "); end >= 0 {
+	if end := strings.IndexFunc(rest, noPath); end >= 0 {
 		rest = rest[:end] + hidden
 	}
-	host, _, _ := strings.Cut(rest, "/")
-	address := host[strings.LastIndexByte(host, ']')+1:]                                           // an IPv6 host has colons
-	if name, port, ok := strings.Cut(address, ":"); ok && strings.Trim(port, "0123456789") != "" { // or a password that lost its host
-		rest = host[:len(host)-len(address)] + name + hidden
+	host := strings.TrimLeft(rest, "/") // where there are too many or too few of them
+	slashes := rest[:len(rest)-len(host)]
+	host, _, _ = strings.Cut(host, "/")
+	if shown := shownHost(host); shown != host {
+		rest = slashes + shown
 	}
 	if len(rest) > shownURL {
 		rest = strings.ToValidUTF8(rest[:shownURL], "") + hidden
 	}
-	return scheme + before + rest
+	return scheme + rest
 }
+
+// shownHost is host[:port], or what is shown of a user and a password that lost
+// their host.
+func shownHost(host string) string {
+	ip, rest := "", host
+	if end := strings.IndexByte(host, ']'); end > 0 && host[0] == '[' && strings.Trim(host[1:end], "0123456789abcdefABCDEF:.") == "" {
+		ip, rest = host[:end+1], host[end+1:]
+	}
+	name, port, ok := strings.Cut(rest, ":")
+	switch {
+	case strings.Contains(name, "%40") || strings.Contains(strings.ToLower(name), "%3a"): // an @ or a colon
+		return ip + hidden
+	case ok && (port == "" || len(port) > len("65535") || strings.Trim(port, "0123456789") != ""):
+		return ip + name + hidden
+	}
+	return host
+}
+
+// noScheme reports what is no part of a scheme (RFC 3986, 3.1).
+func noScheme(r rune) bool {
+	return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && !strings.ContainsRune("+-.", r)
+}
+
+// noPath reports what neither a host nor a path is shown with.
+func noPath(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune(`;?#=,&\`, r) }
 
 const (
 	hidden   = "..."

@@ -1,6 +1,8 @@
 package middleware_test
 
 import (
+	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -33,6 +35,20 @@ func TestOfAURLIsShownWhatIsNoCredential(t *testing.T) {
 		"https://[::1]:secret/v1":             "https://[::1]...",
 		"https://api.test/v1:batch":           "https://api.test/v1:batch",
 		"://secret@a":                         "://...@a",
+		"https://me:sec]ret":                  "https://me...",
+		"https://[me:secret]/":                "https://[me...",
+		"https:/me:secret":                    "https...",
+		"https:///me:secret":                  "https:///me...",
+		"//me:secret":                         "//me...",
+		"//me:secret@a":                       "...",
+		"https:me:secret@a":                   "...@a",
+		"https:\\\\me:secret":                 "https...",
+		"https://a\\@secret":                  "https://...",
+		"me:secret://a":                       "...",
+		"https://secret%40a/v1":               "https://...",
+		"https://me:123456":                   "https://me...",
+		"https://a\nsecret":                   "https://a...",
+		"Bearer\tsecret":                      "Bearer...",
 		"https://" + strings.Repeat("a", 999): "https://" + strings.Repeat("a", 200) + "...",
 	} {
 		require.Equal(t, want, middleware.RedactURL(text))
@@ -42,7 +58,7 @@ func TestOfAURLIsShownWhatIsNoCredential(t *testing.T) {
 func TestOfAURLNeitherUserNorQueryIsShownWhateverTheyAre(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		secret := "SECRET" // what surrounds it is what could mislead
-		noise := rapid.StringMatching(`[a-z:/?#@=;,. %&]{0,6}`)
+		noise := rapid.StringMatching(`[a-z:/?#@=;,. %&\]\[\\\t\n]{0,6}`)
 		around := func(name string) string { return noise.Draw(rt, name) + secret + noise.Draw(rt, name) }
 		for _, text := range []string{
 			"https://" + around("user") + "@api.test/v1",
@@ -56,4 +72,15 @@ func TestOfAURLNeitherUserNorQueryIsShownWhateverTheyAre(t *testing.T) {
 			}
 		}
 	})
+}
+
+// url.Parse quotes what it takes for a port, and that may be a password.
+func TestNoErrorOfURLParseShowsAPassword(t *testing.T) {
+	for _, text := range []string{"https://me:secret", "https://me:x]secret/v1", "https://[me:secret]", "//me:secret"} {
+		_, err := url.Parse(text)
+		require.Error(t, err)
+		err = middleware.Redact(fmt.Errorf("token: %w", err))
+		require.NotContains(t, err.Error(), "secret")
+		require.ErrorContains(t, err, "invalid ")
+	}
 }

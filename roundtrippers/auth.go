@@ -107,7 +107,7 @@ func (l *Auth) start() error {
 		origins[originOf(u)] = true
 	}
 	if !middleware.ValidHeaderName(l.header()) {
-		m.add(fmt.Errorf("Header is %q, want the name of a header", l.Header))
+		m.add(fmt.Errorf("Header is %q, want the name of a header", middleware.RedactURL(l.Header)))
 	}
 	if len(m) > 0 {
 		return m.join()

@@ -257,10 +257,8 @@ func (f *feed) RangePage(ctx context.Context, _, continuation string, _ regions.
 	split := f.split
 	f.mu.Unlock()
 	wait := map[string]time.Duration{"slow": 3 * time.Second, "hangs": time.Hour}[step]
-	select {
-	case <-ctx.Done():
-		return partitions.Page{}, ctx.Err()
-	case <-time.After(wait):
+	if err := inTime(ctx, wait); err != nil {
+		return partitions.Page{}, err
 	}
 	middle, err := partitions.ParseKey("80")
 	if err != nil {

@@ -79,12 +79,10 @@ func (s *kv) mapIs(m *ownership.Map, takes time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fetch = func(ctx context.Context) (*ownership.Map, error) {
-		select {
-		case <-time.After(takes):
-			return m, err
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := inTime(ctx, takes); err != nil {
+			return nil, err
 		}
+		return m, err
 	}
 }
 

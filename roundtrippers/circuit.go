@@ -100,6 +100,7 @@ func (l *Circuit) roundTrip(op *middleware.Operation, req *http.Request, next ht
 	op.Passed(&l.inner)
 	verdict := failing // unless next returns: a panic is a failure (R02)
 	defer func() {
+		op.Left(&l.inner)
 		op.SetValue(l, nil)
 		kind, cooldown, changed := l.inner.report(g, verdict)
 		if changed {

@@ -28,6 +28,11 @@ import (
 // learns of an answer before that attempt's permit is handed on, and stops what was
 // let through before the pause began.
 //
+// A re-send that a pause has refused counts against a bounded Patience or
+// Retry.MaxRetries although nothing was sent; it takes several pauses in a row to
+// use one up. An answer counts whoever gave it: behind an http.Client that follows
+// redirects off the API, their targets can pause it too, Max at a time.
+//
 // One Pause stands for one API: share the pointer between the clients of one, do
 // not copy it.
 type Pause struct {
@@ -82,6 +87,7 @@ func (l *Pause) roundTrip(op *middleware.Operation, req *http.Request, next http
 	op.SetValue(l, true)
 	defer op.SetValue(l, nil)
 	op.Passed(&l.inner)
+	defer op.Left(&l.inner)
 	resp, err := next.RoundTrip(req)
 	l.heed(op, resp, err)
 	l.tell(op, req, err)
@@ -98,7 +104,10 @@ func (l *Pause) heed(op *middleware.Operation, resp *http.Response, err error) {
 		op.SetValue(l, resp)
 	}
 	until := time.Now().Add(min(out.Wait, orDefault(l.Max, time.Minute)))
-	op.SetValue(pauseMet{}, &PausedError{Until: l.inner.begin(until), from: &l.inner})
+	until = l.inner.begin(until)
+	if met, ok := op.Value(pauseMet{}).(*PausedError); !ok || until.After(met.Until) { // that of another Pause may be longer
+		op.SetValue(pauseMet{}, &PausedError{Until: until, from: &l.inner})
+	}
 }
 
 // tell shows a refusal to the observer as an attempt that took no time. Those who
@@ -159,6 +168,9 @@ func (p *pause) enter(ctx context.Context, op *middleware.Operation) error {
 	s := p.current()
 	if s == nil {
 		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // a wait that is refused as well would look like the deadline's
 	}
 	if !op.Patience().AwaitCircuit {
 		return &PausedError{Until: s.until, from: p}

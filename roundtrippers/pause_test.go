@@ -512,6 +512,70 @@ func TestTwoPausesAreNotConfused(t *testing.T) {
 	})
 }
 
+// The gates of an attempt that is back have no say: one below is yet to be passed,
+// and one on another way never will be.
+func TestOfGatesOnlyThoseAboveAreAskedAgain(t *testing.T) {
+	second := time.Second
+	playAll(t, []scenario{
+		{"a pause's end leaves the breaker below it to itself", func(b *roundtrippers.APIBuilder) {
+			pausing(b)
+			b.Circuit.Threshold, b.Circuit.Cooldown = 1, 10*second
+			b.Retry.Essential = middleware.Patience{Retries: 1, Base: second, AwaitCircuit: true}
+		}, []layertest.Step{throttledAfter(second/2, "2"), {Status: 503}, {}}, func(t *testing.T, c *apiClient) {
+			var all sync.WaitGroup
+			allGo(&all, 1, func() { want(t, c, t.Context(), 429) })
+			want(t, c, essentially(t.Context()), 200)
+			require.Equal(t, []time.Duration{0, 0, 10 * second}, c.script.Times())
+			all.Wait()
+		}},
+		{"the breaker of one endpoint stops no attempt at another", nil, []layertest.Step{{Delay: second}, {Status: 503}, {}}, func(t *testing.T, c *apiClient) {
+			stacked := func(layers ...middleware.Layer) http.RoundTripper {
+				rt, err := middleware.Stack(c.script, layers...)
+				require.NoError(t, err)
+				return rt
+			}
+			d := rest.Dialect{}
+			failing := stacked(&roundtrippers.Circuit{Dialect: d, Threshold: 1, Cooldown: time.Minute})
+			busy := stacked(&roundtrippers.Circuit{Dialect: d}, &roundtrippers.Concurrency{Limit: 1})
+			var all sync.WaitGroup
+			allGo(&all, 1, func() { closeIt(busy.RoundTrip(get(t.Context(), "https://b.test/"))) })
+			next := failing
+			either := middleware.RoundTripperFunc(func(req *http.Request) (*http.Response, error) {
+				defer func() { next = busy }()
+				return next.RoundTrip(req)
+			})
+			var err error
+			c.rt, err = middleware.Stack(either, roundtrippers.Retry{Dialect: d, Background: middleware.Patience{Retries: 1}})
+			require.NoError(t, err)
+			want(t, c, t.Context(), 200)
+			all.Wait()
+		}},
+	})
+}
+
+func TestWhoHasLeftIsNotToldThatAPauseOutlivesTheDeadline(t *testing.T) {
+	playAll(t, []scenario{{"X18", nil, []layertest.Step{throttled("30")}, func(t *testing.T, c *apiClient) {
+		var err error
+		c.rt, err = middleware.Stack(c.script, &roundtrippers.Pause{Dialect: rest.Dialect{}})
+		require.NoError(t, err)
+		want(t, c, t.Context(), 429)
+		ctx, end := context.WithTimeout(essentially(t.Context()), time.Second)
+		end()
+		_, err = c.do(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+	}}})
+}
+
+func TestOfTwoPausesTheLongerOneIsPlannedWith(t *testing.T) {
+	playAll(t, []scenario{{"P10", nil, []layertest.Step{throttled("30")}, func(t *testing.T, c *apiClient) {
+		d, err := rest.Dialect{}, error(nil)
+		c.rt, err = middleware.Stack(c.script, roundtrippers.Retry{Dialect: d}, &roundtrippers.Pause{Dialect: d, Max: time.Second}, &roundtrippers.Pause{Dialect: d})
+		require.NoError(t, err)
+		want(t, c, patiently(t.Context(), middleware.Patience{Retries: 4}), 429) // not an error: its answer is worth more
+	}}})
+}
+
 func TestTheBuilderStacksAPauseAboveAllWaitsAndBelowThem(t *testing.T) {
 	b := roundtrippers.APIBuilder{Dialect: rest.Dialect{}, Pause: &roundtrippers.Pause{}, RateLimit: &roundtrippers.RateLimit{PerSecond: 1}, AttemptTimeout: time.Second}
 	var names []string

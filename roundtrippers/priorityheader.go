@@ -25,7 +25,7 @@ type PriorityHeader struct {
 func (l PriorityHeader) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	name := l.header()
 	if !middleware.ValidHeaderName(name) {
-		return nil, fmt.Errorf("Header is %q, want the name of a header", l.Header)
+		return nil, fmt.Errorf("Header is %q, want the name of a header", middleware.RedactURL(l.Header))
 	}
 	return middleware.Operate(next, nil, func(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
 		if len(req.Header[name]) == 0 {

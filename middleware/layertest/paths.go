@@ -153,7 +153,10 @@ func (t *trial) walk(rt http.RoundTripper, w way) *path {
 func (t *trial) earlyAnswer() *base {
 	b := t.newBase()
 	b.answer = func(_ int, s *sent) (*http.Response, error, bool) {
+		read := make(chan struct{})
+		t.reading.add(read)
 		go func() {
+			defer close(read)
 			defer closeBody(s.req)
 			time.Sleep(time.Millisecond)
 			_, _ = io.Copy(io.Discard, s.req.Body)

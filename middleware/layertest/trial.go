@@ -24,6 +24,7 @@ type trial struct {
 	kit     Kit
 	virtual bool // in a bubble
 	broken  []string
+	reading list[chan struct{}] // closed when a base has read a body, and closed it, after its answer
 	untried string
 	label   string
 }
@@ -81,6 +82,12 @@ func (t *trial) rest() {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		return
+	}
+	for _, read := range t.reading.all() {
+		select {
+		case <-read:
+		case <-time.After(t.limit()): // it is the layer that holds it up
+		}
 	}
 	time.Sleep(5 * time.Millisecond)
 }

@@ -91,7 +91,7 @@ func (s *HTTPSource) Validate() error {
 	for _, name := range slices.Sorted(maps.Keys(s.Header)) {
 		switch {
 		case !middleware.ValidHeaderName(name):
-			errs = append(errs, fmt.Errorf("HTTPSource.Header has %q, want the name of a header", name))
+			errs = append(errs, fmt.Errorf("HTTPSource.Header has %q, want the name of a header", middleware.RedactURL(name)))
 		case slices.ContainsFunc(s.Header[name], func(value string) bool { return !middleware.ValidHeaderValue(value) }):
 			errs = append(errs, fmt.Errorf("HTTPSource.Header[%q] holds a control character", name))
 		}

@@ -25,7 +25,7 @@ func (l Stamp) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	var errs []error
 	for _, f := range []struct{ field, name string }{{"EpochHeader", l.epoch()}, {"RemainingHeader", l.remaining()}} {
 		if !middleware.ValidHeaderName(f.name) {
-			errs = append(errs, fmt.Errorf("%s is %q, want the name of a header", f.field, f.name))
+			errs = append(errs, fmt.Errorf("%s is %q, want the name of a header", f.field, middleware.RedactURL(f.name)))
 		}
 	}
 	if len(errs) > 0 {

@@ -28,10 +28,12 @@ type counter struct {
 
 func (c *counter) fetch(ctx context.Context, _ *version) (*version, error) {
 	n := c.calls.Add(1)
-	select {
-	case <-time.After(c.takes):
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if c.takes > 0 { // a timer of 0 in a bubble brings the race detector's runtime down (go1.26)
+		select {
+		case <-time.After(c.takes):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	if c.err != nil {
 		return nil, c.err

@@ -175,6 +175,9 @@ func (s *storm) load(act func(number uint64, r *rand.Rand)) {
 func (s *storm) sleepUntil(at time.Duration) bool { return s.sleep(at - s.now()) }
 
 func (s *storm) sleep(d time.Duration) bool {
+	if d <= 0 {
+		return s.ctx.Err() == nil
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
