@@ -180,7 +180,7 @@ func bareURL(whole string) string {
 	parsed, err := url.Parse(whole)
 	switch {
 	case err != nil:
-		return "..."
+		return hidden
 	case parsed.User == nil && parsed.RawQuery == "":
 		return whole
 	}

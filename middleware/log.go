@@ -6,8 +6,8 @@ import (
 )
 
 // LogTo returns an Observer that writes events to logger: what went well at
-// debug level, retries and refreshes at info, what failed and what was given up at warn. Disabled
-// levels cost one check. A nil logger is slog.Default().
+// debug level, retries and refreshes at info, what failed and what was given up at
+// warn. Disabled levels cost one check. A nil logger is slog.Default().
 func LogTo(logger *slog.Logger) Observer {
 	if logger == nil {
 		logger = slog.Default()

@@ -183,11 +183,7 @@ func (r Report) String() string {
 	if name == "" {
 		name = "request"
 	}
-	plural := "s"
-	if r.Sends == 1 {
-		plural = ""
-	}
-	fmt.Fprintf(&b, "%s: %d send%s in %s, %s", name, r.Sends, plural, round(r.Elapsed), r.Stop)
+	fmt.Fprintf(&b, "%s: %s in %s, %s", name, sends(r.Sends), round(r.Elapsed), r.Stop)
 	for _, c := range r.Charges {
 		fmt.Fprintf(&b, ", %s x%d", c.Budget, c.Retries)
 	}
