@@ -119,7 +119,9 @@ func inFlight(p *roundtrippers.Pools) (n []int) {
 	return n
 }
 
-// background sends n requests that stay open until the test says so.
+// background sends n requests that stay open until the test says so, one after
+// the other: of two that come at once to a full pool, both open one, and the
+// slower one's is closed unused, which would make its number a matter of luck.
 func background(ctx context.Context, rt http.RoundTripper, n int) *sync.WaitGroup {
 	var wg sync.WaitGroup
 	for range n {
@@ -128,8 +130,8 @@ func background(ctx context.Context, rt http.RoundTripper, n int) *sync.WaitGrou
 				_ = resp.Body.Close()
 			}
 		})
+		synctest.Wait()
 	}
-	synctest.Wait()
 	return &wg
 }
 
@@ -252,6 +254,37 @@ func TestHTTP1LoadAndAnyServerErrorStayOnOnePool(t *testing.T) {
 		background(t.Context(), pools, 100).Wait()
 		require.Equal(t, []int{200}, script.sends())
 		require.Zero(t, pools.Stats()[0].Failures)
+	})
+}
+
+func TestRequestsThatOpenAPoolAtOnceShareOneAndCloseTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 5
+		script := &pooled{answer: func(_ int, req *http.Request) (*http.Response, error) {
+			return answer(req, 1, http.StatusOK)
+		}}
+		var opening sync.WaitGroup // nobody has a pool before all have asked for one
+		opening.Add(n)
+		pools := &roundtrippers.Pools{New: func() http.RoundTripper {
+			opening.Done()
+			opening.Wait()
+			return script.New()
+		}}
+		var wg sync.WaitGroup
+		for range n {
+			wg.Go(func() { _, _ = pools.RoundTrip(get(t.Context(), endpointA)) })
+		}
+		wg.Wait()
+		served := 0
+		for i, sends := range script.sends() {
+			if sends > 0 {
+				served++
+				require.Equal(t, n, sends)
+			}
+			require.Equal(t, sends == 0, script.pools()[i].closes.Load() == 1, "pool %d", i)
+		}
+		require.Equal(t, 1, served)
+		require.Len(t, pools.Stats()[0].Pools, 1)
 	})
 }
 
