@@ -13,7 +13,11 @@
 //	            Operation begins here and its error is typed here
 package middleware
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/reroute-go/reroute/internal/check"
+)
 
 // Layer wraps next into another http.RoundTripper. A Layer is its own
 // configuration: its zero value has the documented defaults.
@@ -32,7 +36,7 @@ type LayerFunc func(next http.RoundTripper) http.RoundTripper
 func (f LayerFunc) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	rt := f(next)
 	below, ok := next.(idleCloser)
-	if _, own := rt.(idleCloser); own || !ok || IsNil(rt) {
+	if _, own := rt.(idleCloser); own || !ok || check.IsNil(rt) {
 		return rt, nil
 	}
 	return &closing{rt, below}, nil

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+
+	"github.com/reroute-go/reroute/internal/check"
 )
 
 // LayerError says what is wrong with one of the layers given to Stack, or with
@@ -35,20 +37,6 @@ func (e *LayerError) Error() string {
 // Unwrap returns what the layer said.
 func (e *LayerError) Unwrap() error { return e.Err }
 
-// IsNil reports whether v is nil or an interface around a nil pointer or function,
-// which compares unequal to nil and panics in its first request. Layers ask it of
-// the interfaces in their fields.
-func IsNil(v any) bool {
-	if v == nil {
-		return true
-	}
-	switch r := reflect.ValueOf(v); r.Kind() {
-	case reflect.Pointer, reflect.Func:
-		return r.IsNil()
-	}
-	return false
-}
-
 // wrapLayer is l.Wrap for a layer that may be none.
 func wrapLayer(position int, l Layer, next http.RoundTripper) (http.RoundTripper, *LayerError) {
 	mistaken := &LayerError{Position: position}
@@ -56,14 +44,14 @@ func wrapLayer(position int, l Layer, next http.RoundTripper) (http.RoundTripper
 		return nil, mistaken
 	}
 	mistaken.Type = fmt.Sprintf("%T", l)
-	if _, silent := l.(Observer); IsNil(l) && !silent { // a nil Observer is one that nobody listens to
+	if _, silent := l.(Observer); check.IsNil(l) && !silent { // a nil Observer is one that nobody listens to
 		return nil, mistaken
 	}
 	rt, err := l.Wrap(next)
 	switch {
 	case err != nil:
 		mistaken.Err = err
-	case IsNil(rt):
+	case check.IsNil(rt):
 		mistaken.Err = errors.New("Wrap returned neither a RoundTripper nor an error")
 	default:
 		return rt, nil
@@ -74,13 +62,11 @@ func wrapLayer(position int, l Layer, next http.RoundTripper) (http.RoundTripper
 // checkBase asks a base with a method Validate about its fields.
 func checkBase(base http.RoundTripper) *LayerError {
 	mistaken := &LayerError{Position: -1, Type: fmt.Sprintf("%T", base)}
-	if IsNil(base) {
+	if check.IsNil(base) {
 		return mistaken
 	}
-	if v, ok := base.(interface{ Validate() error }); ok {
-		if mistaken.Err = v.Validate(); mistaken.Err != nil {
-			return mistaken
-		}
+	if mistaken.Err = check.Validate(base); mistaken.Err != nil {
+		return mistaken
 	}
 	return nil
 }

@@ -1,9 +1,70 @@
 package middleware
 
 import (
+	"errors"
 	"net/url"
+	"strconv"
 	"strings"
 )
+
+const hidden = "..." // in place of what may be a credential
+
+// Redact returns err, or what may be shown of it: an http.Client below quotes URLs
+// whole, and their user and query can be credentials. What it returns in place of
+// err is for showing only.
+func Redact(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	shown := text
+	eachURL(err, func(u *url.Error) {
+		bare := bareURL(u.URL)
+		if bare == u.URL {
+			return
+		}
+		shown = strings.ReplaceAll(shown, strconv.Quote(u.URL), strconv.Quote(bare)) // as url.Error has it
+		shown = strings.ReplaceAll(shown, u.URL, bare)
+		if u.Op == "parse" && u.Err != nil { // net/url quotes a password as a bad port
+			if harmless, _, quotes := strings.Cut(u.Err.Error(), `"`); quotes {
+				shown = strings.ReplaceAll(shown, u.Err.Error(), harmless+hidden)
+			}
+		}
+	})
+	if shown == text {
+		return err
+	}
+	return errors.New(shown)
+}
+
+// eachURL calls f for all errors in err's tree that quote a URL: there is one for each
+// client that the error came through, and one for each of several joined.
+func eachURL(err error, f func(*url.Error)) {
+	if u, ok := err.(*url.Error); ok { //nolint:errorlint // each is looked at
+		f(u)
+	}
+	switch e := err.(type) { //nolint:errorlint // each is looked at
+	case interface{ Unwrap() error }:
+		eachURL(e.Unwrap(), f)
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			eachURL(inner, f)
+		}
+	}
+}
+
+// bareURL is a URL without user and query.
+func bareURL(whole string) string {
+	parsed, err := url.Parse(whole)
+	switch {
+	case err != nil:
+		return hidden
+	case parsed.User == nil && parsed.RawQuery == "":
+		return whole
+	}
+	parsed.User, parsed.RawQuery = nil, ""
+	return parsed.String()
+}
 
 // discreetError is an error of a client below whose text quotes a URL that may hold
 // a credential: errors.Is and errors.As find the error itself, and whoever prints,
@@ -32,67 +93,3 @@ func (e *discreetError) Error() string { return e.text }
 func (e *discreetError) MarshalText() ([]byte, error) { return []byte(e.text), nil }
 
 func (e *discreetError) Unwrap() error { return e.err }
-
-// RedactURL returns what an error may show of a text that should be a URL, and may
-// be no good one: neither a user nor a password, nor a query, and nothing from the
-// first character on that would be no part of a host or a path.
-func RedactURL(text string) string {
-	scheme, rest, ok := strings.Cut(text, "://")
-	switch {
-	case !ok:
-		scheme, rest = "", text
-	case strings.ContainsFunc(scheme, noScheme):
-		return hidden
-	default:
-		scheme += "://"
-	}
-	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-		if strings.Contains(rest[:at], "/") || strings.ContainsFunc(rest[:at], noPath) { // of a password or of a query: who can tell?
-			return scheme + hidden
-		}
-		scheme, rest = scheme+hidden+"@", rest[at+1:]
-	}
-	if end := strings.IndexFunc(rest, noPath); end >= 0 {
-		rest = rest[:end] + hidden
-	}
-	host := strings.TrimLeft(rest, "/") // where there are too many or too few of them
-	slashes := rest[:len(rest)-len(host)]
-	host, _, _ = strings.Cut(host, "/")
-	if shown := shownHost(host); shown != host {
-		rest = slashes + shown
-	}
-	if len(rest) > shownURL {
-		rest = strings.ToValidUTF8(rest[:shownURL], "") + hidden
-	}
-	return scheme + rest
-}
-
-// shownHost is host[:port], or what is shown of a user and a password that lost
-// their host.
-func shownHost(host string) string {
-	ip, rest := "", host
-	if end := strings.IndexByte(host, ']'); end > 0 && host[0] == '[' && strings.Trim(host[1:end], "0123456789abcdefABCDEF:.") == "" {
-		ip, rest = host[:end+1], host[end+1:]
-	}
-	name, port, ok := strings.Cut(rest, ":")
-	switch {
-	case strings.Contains(name, "%40") || strings.Contains(strings.ToLower(name), "%3a"): // an @ or a colon
-		return ip + hidden
-	case ok && (port == "" || len(port) > len("65535") || strings.Trim(port, "0123456789") != ""):
-		return ip + name + hidden
-	}
-	return host
-}
-
-// noScheme reports what is no part of a scheme (RFC 3986, 3.1).
-func noScheme(r rune) bool {
-	return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && !strings.ContainsRune("+-.", r)
-}
-
-// noPath reports what neither a host nor a path is shown with.
-func noPath(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune(`;?#=,&\`, r) }
-
-const (
-	hidden   = "..."
-	shownURL = 200 // bytes
-)

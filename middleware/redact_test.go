@@ -51,3 +51,14 @@ func TestWhatObserversAndReportsAreGivenShowsNoCredentialOfAURL(t *testing.T) {
 	require.True(t, plain.Err == errBoom, "what quotes nothing stays as it is")
 	require.Nil(t, middleware.Redact(nil))
 }
+
+// url.Parse quotes what it takes for a port, and that may be a password.
+func TestNoErrorOfURLParseShowsAPassword(t *testing.T) {
+	for _, text := range []string{"https://me:secret", "https://me:x]secret/v1", "https://[me:secret]", "//me:secret"} {
+		_, err := url.Parse(text)
+		require.Error(t, err)
+		err = middleware.Redact(fmt.Errorf("token: %w", err))
+		require.NotContains(t, err.Error(), "secret")
+		require.ErrorContains(t, err, "invalid ")
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/reroute-go/reroute/internal/check"
 )
 
 // Policy looks at one transient outcome and says whether its layer wants the
@@ -63,7 +65,7 @@ func Retry(next http.RoundTripper, d Dialect, p Policy, budgets ...*Budget) (htt
 	switch {
 	case d == nil:
 		errs = append(errs, errors.New("Dialect is nil: which service is this?"))
-	case IsNil(d):
+	case check.IsNil(d):
 		errs = append(errs, fmt.Errorf("Dialect is a nil %T: has it been opened?", d))
 	}
 	if p == nil {

@@ -7,8 +7,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/reroute-go/reroute/internal/check"
 	"github.com/reroute-go/reroute/regions"
-	"github.com/reroute-go/reroute/regions/snapshot"
 )
 
 // Config configures a [Registry]. Zero values are the defaults named at each field; New refuses negative ones.
@@ -58,7 +58,7 @@ type Registry struct {
 // New checks cfg and the environment. The Registry knows no container yet; it reads each when an operation first needs it.
 func New(cfg Config) (*Registry, error) {
 	var errs []error
-	if err := snapshot.CheckSource("partitions: Config.Source", cfg.Source); err != nil {
+	if err := check.Part("partitions: Config.Source", cfg.Source); err != nil {
 		errs = append(errs, err)
 	}
 	for _, f := range []struct {

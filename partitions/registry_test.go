@@ -402,7 +402,7 @@ func TestAConfigIsRefusedByFieldAndValue(t *testing.T) {
 	_, err = New(Config{Source: newService(), NegativeTTL: 31 * time.Second, LookupEnv: noEnv})
 	require.ErrorContains(t, err, "NegativeTTL is 31s")
 	_, err = New(Config{Source: (*service)(nil), LookupEnv: noEnv})
-	require.EqualError(t, err, "partitions: Config.Source is a nil *partitions.service: it is required")
+	require.EqualError(t, err, "partitions: Config.Source is a nil *partitions.service")
 
 	require.NoError(t, os.Setenv("AZURE_COSMOS_PPCB_ENABLED", "maybe"))
 	defer func() { require.NoError(t, os.Unsetenv("AZURE_COSMOS_PPCB_ENABLED")) }()

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/reroute-go/reroute/internal/check"
 	"github.com/reroute-go/reroute/regions/snapshot"
 )
 
@@ -66,7 +67,7 @@ type Registry struct {
 // New checks cfg and returns a Registry that knows no topology yet: Refresh fetches the first.
 func New(cfg Config) (*Registry, error) {
 	var errs []error
-	if err := snapshot.CheckSource("regions: Config.Source", cfg.Source); err != nil {
+	if err := check.Part("regions: Config.Source", cfg.Source); err != nil {
 		errs = append(errs, err)
 	}
 	for i, n := range cfg.Preferred {

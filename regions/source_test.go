@@ -10,5 +10,5 @@ import (
 
 func TestASourceThatIsANilFunctionIsRefused(t *testing.T) {
 	_, err := regions.New(regions.Config{Source: regions.SourceFunc(nil)})
-	require.EqualError(t, err, "regions: Config.Source is a nil regions.SourceFunc: it is required")
+	require.EqualError(t, err, "regions: Config.Source is a nil regions.SourceFunc")
 }

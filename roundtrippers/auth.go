@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/reroute-go/reroute/internal/check"
 	"github.com/reroute-go/reroute/middleware"
 )
 
@@ -101,13 +102,13 @@ func (l *Auth) start() error {
 	for i, text := range l.Origins {
 		u, err := url.Parse(text)
 		if err != nil || !isOrigin(u) {
-			m.add(fmt.Errorf("Origins[%d] is %q, want http or https://host[:port]", i, middleware.RedactURL(text)))
+			m.add(fmt.Errorf("Origins[%d] is %q, want http or https://host[:port]", i, check.Shown(text)))
 			continue
 		}
 		origins[originOf(u)] = true
 	}
-	if !middleware.ValidHeaderName(l.header()) {
-		m.add(fmt.Errorf("Header is %q, want the name of a header", middleware.RedactURL(l.Header)))
+	if !check.HeaderName(l.header()) {
+		m.add(fmt.Errorf("Header is %q, want the name of a header", check.Shown(l.Header)))
 	}
 	if len(m) > 0 {
 		return m.join()

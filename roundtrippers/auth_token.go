@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/reroute-go/reroute/internal/check"
 	"github.com/reroute-go/reroute/middleware"
 )
 
@@ -174,7 +175,7 @@ func (t *tokens) fetch(ctx context.Context) (token Token, err error) {
 		}
 	}()
 	token, err = t.source(ctx)
-	if err == nil && !middleware.ValidHeaderValue(token.Value) {
+	if err == nil && !check.HeaderValue(token.Value) {
 		return Token{}, errBadToken // a base that is not net/http might write it as it is
 	}
 	return token, err

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/reroute-go/reroute/internal/check"
 	"github.com/reroute-go/reroute/middleware"
 )
 
@@ -109,7 +110,7 @@ func (b OwnershipBuilder) Build() (http.RoundTripper, error) {
 	case b.Owners == nil && b.Route.Owners == nil:
 		m.add(errors.New("Owners is nil: who knows which node owns what?"))
 		b.Owners = noOwners{}
-	case middleware.IsNil(b.Owners) && b.Owners != nil:
+	case check.IsNil(b.Owners) && b.Owners != nil:
 		m.owners(b.Owners)
 		b.Owners = noOwners{}
 	}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/reroute-go/reroute/internal/check"
 	"github.com/reroute-go/reroute/middleware"
 )
 
@@ -40,7 +41,7 @@ func (e *endpointPools) now() time.Duration { return time.Since(e.epoch) }
 // newPool opens a pool, nil if New gives none.
 func (e *endpointPools) newPool() *pool {
 	transport := e.build()
-	if middleware.IsNil(transport) {
+	if check.IsNil(transport) {
 		return nil
 	}
 	c := &pool{home: e, transport: transport}

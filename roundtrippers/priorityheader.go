@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/reroute-go/reroute/internal/check"
 	"github.com/reroute-go/reroute/middleware"
 )
 
@@ -24,8 +25,8 @@ type PriorityHeader struct {
 // Wrap reports a Header that is no name of one.
 func (l PriorityHeader) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	name := l.header()
-	if !middleware.ValidHeaderName(name) {
-		return nil, fmt.Errorf("Header is %q, want the name of a header", middleware.RedactURL(l.Header))
+	if !check.HeaderName(name) {
+		return nil, fmt.Errorf("Header is %q, want the name of a header", check.Shown(l.Header))
 	}
 	return middleware.Operate(next, nil, func(op *middleware.Operation, req *http.Request, next http.RoundTripper) (*http.Response, error) {
 		if len(req.Header[name]) == 0 {

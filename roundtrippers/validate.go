@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/reroute-go/reroute/internal/check"
 	"github.com/reroute-go/reroute/middleware"
 	"github.com/reroute-go/reroute/partitions"
 	"github.com/reroute-go/reroute/regions"
@@ -48,7 +49,7 @@ func (m *mistakes) owners(o Owners) { m.opened("Owners", o) }
 
 // opened objects to an interface around a nil pointer.
 func (m *mistakes) opened(field string, v any) {
-	if v != nil && middleware.IsNil(v) {
+	if v != nil && check.IsNil(v) {
 		m.add(fmt.Errorf("%s is a nil %T: has it been opened?", field, v))
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/reroute-go/reroute/middleware"
+	"github.com/reroute-go/reroute/internal/check"
 	"github.com/reroute-go/reroute/regions"
 )
 
@@ -105,7 +105,7 @@ func endpointsOf(field string, locations []location, d *domain) ([]regions.Endpo
 		}
 		u, err := parseEndpoint(l.Endpoint)
 		if err != nil {
-			return nil, refuse(middleware.RedactURL(l.Endpoint), "%s.databaseAccountEndpoint %v", at, err)
+			return nil, refuse(check.Shown(l.Endpoint), "%s.databaseAccountEndpoint %v", at, err)
 		}
 		if u.Scheme != d.scheme {
 			return nil, refuse(u.String(), "%s.databaseAccountEndpoint is not %s like the account's", at, d.scheme)

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/reroute-go/reroute/middleware"
+	"github.com/reroute-go/reroute/internal/check"
 	"github.com/reroute-go/reroute/partitions"
 	"github.com/reroute-go/reroute/regions"
 	"github.com/reroute-go/reroute/regions/snapshot"
@@ -25,7 +25,7 @@ func Open(ctx context.Context, endpoint string, auth Authorizer, opts Options) (
 	var errs []error
 	u, err := parseEndpoint(endpoint)
 	if err != nil {
-		errs = append(errs, fmt.Errorf("cosmos: endpoint %q %w", middleware.RedactURL(endpoint), err))
+		errs = append(errs, fmt.Errorf("cosmos: endpoint %q %w", check.Shown(endpoint), err))
 	}
 	errs = append(errs, checkAuthorizer(auth))
 	backups, err := opts.validate()
@@ -83,7 +83,7 @@ func checkAuthorizer(auth Authorizer) error {
 	case interface{ validate() error }:
 		return a.validate()
 	}
-	if middleware.IsNil(auth) {
+	if check.IsNil(auth) {
 		return fmt.Errorf("cosmos: Authorizer is a nil %T: how are the account's own requests signed?", auth)
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/reroute-go/reroute/middleware"
+	"github.com/reroute-go/reroute/internal/check"
 	"github.com/reroute-go/reroute/partitions"
 	"github.com/reroute-go/reroute/regions"
 )
@@ -71,7 +71,7 @@ func (o *Options) validate() (backups []*url.URL, err error) {
 	for i, s := range o.BackupEndpoints {
 		u, err := parseEndpoint(s)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("cosmos: Options.BackupEndpoints[%d] %q %w", i, middleware.RedactURL(s), err))
+			errs = append(errs, fmt.Errorf("cosmos: Options.BackupEndpoints[%d] %q %w", i, check.Shown(s), err))
 			continue
 		}
 		backups = append(backups, u)
@@ -97,12 +97,8 @@ func (o *Options) validate() (backups []*url.URL, err error) {
 		errs = append(errs, errors.New("cosmos: Options.Partitions.Source is set: the account is the source"))
 	}
 	if o.Transport != nil {
-		if middleware.IsNil(o.Transport) {
-			errs = append(errs, fmt.Errorf("cosmos: Options.Transport is a nil %T", o.Transport))
-		} else if base, ok := o.Transport.(interface{ Validate() error }); ok {
-			if err := base.Validate(); err != nil {
-				errs = append(errs, fmt.Errorf("cosmos: Options.Transport: %w", err))
-			}
+		if err := check.Part("cosmos: Options.Transport", o.Transport); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	return backups, errors.Join(errs...)

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/reroute-go/reroute/internal/check"
 	"github.com/reroute-go/reroute/middleware"
 )
 
@@ -190,7 +191,7 @@ func (k Kit) layer() (layer middleware.Layer, err error) {
 	switch _, silent := layer.(middleware.Observer); {
 	case layer == nil:
 		return nil, errors.New("no layer to test: " + missing)
-	case middleware.IsNil(layer) && !silent: // a nil Observer is one that nobody listens to
+	case check.IsNil(layer) && !silent: // a nil Observer is one that nobody listens to
 		return nil, fmt.Errorf("no layer to test: it is a nil %T", layer)
 	}
 	return layer, nil

@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/reroute-go/reroute/middleware"
+	"github.com/reroute-go/reroute/internal/check"
 )
 
 var errBoom = errors.New("layertest: the base failed")
@@ -113,7 +113,7 @@ func (t *trial) wrap(next http.RoundTripper) http.RoundTripper {
 	switch rt, err := layer.Wrap(next); {
 	case err != nil:
 		t.breakf("Wrap fails: %v", err)
-	case middleware.IsNil(rt):
+	case check.IsNil(rt):
 		t.breakf("Wrap returns neither a RoundTripper nor an error")
 	default:
 		return rt

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/reroute-go/reroute/internal/check"
 	"github.com/reroute-go/reroute/middleware"
 	"github.com/reroute-go/reroute/regions/snapshot"
 )
@@ -83,7 +84,7 @@ type refusal struct {
 // operation fetches it, or Force.
 func New(cfg Config) (*Registry, error) {
 	var errs []error
-	if err := snapshot.CheckSource("ownership: Config.Source", cfg.Source); err != nil {
+	if err := check.Part("ownership: Config.Source", cfg.Source); err != nil {
 		errs = append(errs, err)
 	}
 	duration := func(name string, d, standard time.Duration) time.Duration {

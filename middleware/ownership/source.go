@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/reroute-go/reroute/internal/check"
 	"github.com/reroute-go/reroute/middleware"
 )
 
@@ -86,13 +87,13 @@ func (s *HTTPSource) Validate() error {
 	var errs []error
 	u, err := url.Parse(s.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		errs = append(errs, fmt.Errorf("HTTPSource.URL is %q, want http or https, a host and a path", middleware.RedactURL(s.URL)))
+		errs = append(errs, fmt.Errorf("HTTPSource.URL is %q, want http or https, a host and a path", check.Shown(s.URL)))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Header)) {
 		switch {
-		case !middleware.ValidHeaderName(name):
-			errs = append(errs, fmt.Errorf("HTTPSource.Header has %q, want the name of a header", middleware.RedactURL(name)))
-		case slices.ContainsFunc(s.Header[name], func(value string) bool { return !middleware.ValidHeaderValue(value) }):
+		case !check.HeaderName(name):
+			errs = append(errs, fmt.Errorf("HTTPSource.Header has %q, want the name of a header", check.Shown(name)))
+		case slices.ContainsFunc(s.Header[name], func(value string) bool { return !check.HeaderValue(value) }):
 			errs = append(errs, fmt.Errorf("HTTPSource.Header[%q] holds a control character", name))
 		}
 	}

@@ -133,8 +133,8 @@ func FuzzMap(f *testing.F) {
 func TestASourceThatCanTellNothingIsRefusedAtOnce(t *testing.T) {
 	for want, source := range map[string]ownership.MapSource{
 		"ownership: Config.Source is nil: it is required":                                                             nil,
-		"ownership: Config.Source is a nil *ownership.HTTPSource: it is required":                                     (*ownership.HTTPSource)(nil),
-		"ownership: Config.Source is a nil ownership.MapSourceFunc: it is required":                                   ownership.MapSourceFunc(nil),
+		"ownership: Config.Source is a nil *ownership.HTTPSource":                                                     (*ownership.HTTPSource)(nil),
+		"ownership: Config.Source is a nil ownership.MapSourceFunc":                                                   ownership.MapSourceFunc(nil),
 		`ownership: Config.Source: HTTPSource.URL is "", want http or https, a host and a path`:                       &ownership.HTTPSource{},
 		`ownership: Config.Source: HTTPSource.URL is "map.internal/map", want http or https, a host and a path`:       &ownership.HTTPSource{URL: "map.internal/map"},
 		`ownership: Config.Source: HTTPSource.URL is "ftp://map.internal/map", want http or https, a host and a path`: &ownership.HTTPSource{URL: "ftp://map.internal/map"},

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/reroute-go/reroute/internal/check"
 	"github.com/reroute-go/reroute/middleware"
 )
 
@@ -24,8 +25,8 @@ type Stamp struct {
 func (l Stamp) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	var errs []error
 	for _, f := range []struct{ field, name string }{{"EpochHeader", l.epoch()}, {"RemainingHeader", l.remaining()}} {
-		if !middleware.ValidHeaderName(f.name) {
-			errs = append(errs, fmt.Errorf("%s is %q, want the name of a header", f.field, middleware.RedactURL(f.name)))
+		if !check.HeaderName(f.name) {
+			errs = append(errs, fmt.Errorf("%s is %q, want the name of a header", f.field, check.Shown(f.name)))
 		}
 	}
 	if len(errs) > 0 {

@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/reroute-go/reroute/internal/check"
 	"github.com/reroute-go/reroute/middleware"
 )
 
@@ -157,7 +158,7 @@ func (c *call) prepare(ctx context.Context, method, path string, header http.Hea
 func (a API) join(path string) (*url.URL, error) {
 	base, err := url.Parse(a.BaseURL)
 	if err != nil || base.Scheme == "" || base.Host == "" {
-		return nil, fmt.Errorf("BaseURL is %q, want an absolute URL", middleware.RedactURL(a.BaseURL))
+		return nil, fmt.Errorf("BaseURL is %q, want an absolute URL", check.Shown(a.BaseURL))
 	}
 	path, query, _ := strings.Cut(path, "?")
 	if path != "" {
@@ -200,7 +201,7 @@ func (c *call) roundTrip() (*http.Response, error) {
 	switch {
 	case transport == nil:
 		transport = http.DefaultTransport
-	case middleware.IsNil(transport):
+	case check.IsNil(transport):
 		_, err := middleware.Refuse(c.req, fmt.Errorf("Transport is a nil %T", transport)) //nolint:bodyclose // there is none
 		return nil, c.invalid(c.req.Method, err)
 	}
