@@ -146,24 +146,22 @@ func (r *Registry) Refresh(ctx context.Context, seen *Topology) (*Topology, erro
 // Run refreshes every Config.BackgroundInterval, and at once and every Config.RefreshInterval while there is no topology.
 // A failed refresh keeps the topology. It returns the context's error when that ends, or snapshot.ErrClosed after Close.
 func (r *Registry) Run(ctx context.Context) error {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for first := true; ; first = false {
+	if ctx.Err() == nil {
+		_, _ = r.holder.Refresh(ctx, nil) // returns at once if a topology is held
+	}
+	for {
+		wait := r.background
+		if r.holder.Load() == nil {
+			wait = r.holder.Interval
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-r.closed:
 			return snapshot.ErrClosed
-		case <-timer.C:
+		case <-time.After(wait):
 		}
-		if t := r.holder.Load(); t == nil || !first {
-			_, _ = r.holder.Refresh(ctx, t)
-		}
-		wait := r.background
-		if r.holder.Load() == nil {
-			wait = r.holder.Interval
-		}
-		timer.Reset(wait)
+		_, _ = r.holder.Refresh(ctx, r.holder.Load())
 	}
 }
 
