@@ -204,4 +204,7 @@ func (w *apiWorld) check() {
 	if n := w.circuit.Waiting(); n != 0 {
 		w.break_("%d wait for the breaker when all is over", n)
 	}
+	if w.pause != nil && w.pause.Waiting() != 0 {
+		w.break_("%d wait for the end of a pause when all is over", w.pause.Waiting())
+	}
 }

@@ -74,9 +74,11 @@ func (a *apiServer) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 
 // apiFaults are what a request that is struck meets.
 var apiFaults = []string{
-	"429", "429 for 1s", "429 for 3s", "429 unread", "503", "503 for 1s", "503 unread", "500", "502", "408", "404",
+	"429", "429 for 1s", "429 for 3s", "429 for 1s, slowly", "429 for 3s, slowly", "429 unread", "503", "503 for 1s", "503 unread", "500", "502", "408", "404",
 	"hangs", "slow answers", "late answers", "resets", "lost answers", "lost 503", "cut answers", "no JSON",
 }
+
+const slowly = 300 * time.Millisecond
 
 func (a *apiServer) ServeHTTP(rw http.ResponseWriter, req *http.Request) {
 	fault := req.Header.Get(faultHeader)
@@ -93,12 +95,16 @@ func (a *apiServer) ServeHTTP(rw http.ResponseWriter, req *http.Request) {
 	if want := req.Header.Get("X-Body"); want != "" && !bytes.Equal(body, []byte(payload(want))) {
 		a.break_("the body of %s came as %d other bytes: %.60q", want, len(body), body)
 	}
+	if strings.HasSuffix(fault, ", slowly") { // others are sent meanwhile, and queue up
+		lasts(req.Context(), slowly)
+		fault = strings.TrimSuffix(fault, ", slowly")
+	}
 	switch fault {
 	case "hangs":
 		<-req.Context().Done()
 		panic(http.ErrAbortHandler)
 	case "slow answers", "late answers":
-		lasts(req.Context(), map[string]time.Duration{"slow answers": 300 * time.Millisecond, "late answers": 4 * time.Second}[fault])
+		lasts(req.Context(), map[string]time.Duration{"slow answers": slowly, "late answers": 4 * time.Second}[fault])
 	case "resets":
 		panic(http.ErrAbortHandler)
 	case "429", "429 for 1s", "429 for 3s", "503", "503 for 1s", "500", "502", "408", "404":

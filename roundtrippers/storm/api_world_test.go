@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +32,8 @@ type apiWorld struct {
 	keyed  bool // jobs carry an Idempotency-Key
 
 	circuit   *roundtrippers.Circuit
+	pause     *roundtrippers.Pause // nil = none
+	asked     pauses
 	perSecond float64 // the rate limit, 0 = none
 	inFlight  atomic.Int64
 	most      int64    // in flight
@@ -87,11 +91,16 @@ func (w *apiWorld) open() (close func()) {
 		b.RetryBudget = &roundtrippers.RetryBudget{}
 		w.resends = &resends{storm: w.storm}
 	}
+	if r.IntN(2) == 0 {
+		w.pause = &roundtrippers.Pause{}
+		b.Pause = w.pause
+	}
 	var err error
 	w.rt, err = b.Build()
 	w.must(err)
 	w.api = rest.API{Transport: w.rt, BaseURL: origin}
-	w.note("keys %t, %d in flight, rate limit %t, retry budget %t", w.keyed, w.most, w.perSecond > 0, b.RetryBudget != nil)
+	w.note("keys %t, %d in flight, rate limit %t, retry budget %t, pause %t",
+		w.keyed, w.most, w.perSecond > 0, b.RetryBudget != nil, w.pause != nil)
 	return func() {
 		transport.CloseIdleConnections()
 		_ = w.server.server.Close()
@@ -142,7 +151,45 @@ func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
 	if op := operationOf(req.Context()); op != nil && c.resends != nil {
 		c.resends.sent(op.sends.Load() > 0)
 	}
-	return c.wire.RoundTrip(req)
+	if c.pause == nil {
+		return c.wire.RoundTrip(req)
+	}
+	if until := c.asked.at(c.now()); until > 0 {
+		c.break_("a request is sent, though the API has asked for a pause until %s", until)
+	}
+	resp, err := c.wire.RoundTrip(req)
+	if err == nil && resp.StatusCode == http.StatusTooManyRequests {
+		if seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")); seconds > 0 {
+			c.asked.add(c.now(), time.Duration(seconds)*time.Second)
+		}
+	}
+	return resp, err
+}
+
+// pauses are those that the API has asked for, by the times of the storm.
+type pauses struct {
+	mu   sync.Mutex
+	list []struct{ from, until time.Duration }
+}
+
+func (p *pauses) add(from, takes time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.list = append(p.list, struct{ from, until time.Duration }{from, from + takes})
+}
+
+// at returns the end of a pause that is on, 0 if there is none. One that was asked
+// for at this very moment may not be known yet to what is on its way.
+func (p *pauses) at(now time.Duration) (until time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.list = slices.DeleteFunc(p.list, func(s struct{ from, until time.Duration }) bool { return s.until <= now })
+	for _, s := range p.list {
+		if s.from < now {
+			until = max(until, s.until)
+		}
+	}
+	return until
 }
 
 // resends holds the shared budget of re-sends to its word, by spans of 10 s: a
