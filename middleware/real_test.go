@@ -23,14 +23,17 @@ import (
 	"github.com/reroute-go/reroute/middleware"
 )
 
-// realServer counts connections, so that reuse shows.
-func realServer(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *atomic.Int64) {
+// realServer counts connections, so that reuse shows. Their states are told to watch.
+func realServer(t *testing.T, handler http.HandlerFunc, watch ...func(http.ConnState)) (*httptest.Server, *atomic.Int64) {
 	t.Helper()
 	var conns atomic.Int64
 	server := httptest.NewUnstartedServer(handler)
 	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			conns.Add(1)
+		}
+		for _, tell := range watch {
+			tell(state)
 		}
 	}
 	server.Start()
@@ -63,6 +66,7 @@ func TestRealConnectionsAreReusedAfterDiscardedAnswers(t *testing.T) { // X06, B
 	}{{"2 KiB", 2 << 10, false, 1}, {"2 KiB chunked", 2 << 10, true, 1}, {"empty", 0, false, 1}, {"60 KiB chunked", 60 << 10, true, 1}, {"1 MiB", 1 << 20, false, n + 1}} {
 		t.Run(c.name, func(t *testing.T) {
 			var hits atomic.Int64
+			written := make(chan struct{}, 2*n)
 			server, conns := realServer(t, func(w http.ResponseWriter, _ *http.Request) {
 				if hits.Add(1) > n {
 					_, _ = w.Write([]byte("body of 200"))
@@ -73,10 +77,23 @@ func TestRealConnectionsAreReusedAfterDiscardedAnswers(t *testing.T) { // X06, B
 					w.(http.Flusher).Flush()
 				}
 				_, _ = w.Write(bytes.Repeat([]byte("x"), c.size))
+			}, func(s http.ConnState) {
+				if s == http.StateIdle {
+					written <- struct{}{}
+				}
 			})
 			transport := realTransport(t)
 			transport.MaxConnsPerHost = 1 // an answer left open would block for ever
-			rt := stack(t, transport, again{Budget: &middleware.Budget{Name: "b", Retries: n}})
+			// An answer is drained for 50 ms of the wall's clock at most: in them nothing
+			// shall depend on when a busy machine lets the server write.
+			base := middleware.RoundTripperFunc(func(req *http.Request) (*http.Response, error) {
+				resp, err := transport.RoundTrip(req)
+				if err == nil && c.conns == 1 {
+					<-written
+				}
+				return resp, err
+			})
+			rt := stack(t, base, again{Budget: &middleware.Budget{Name: "b", Retries: n}})
 			answered(t, rt, to(t.Context(), server.URL, "GET", nil), 200)
 			require.EqualValues(t, n+1, hits.Load())
 			require.Equal(t, c.conns, conns.Load())

@@ -156,12 +156,13 @@ func TestRealDiscardedAnswersKeepTheConnectionX06(t *testing.T) {
 }
 
 func TestRealCancellationReachesTheServerV149V151(t *testing.T) {
-	left := make(chan struct{}, 2)
+	arrived, left := make(chan struct{}, 2), make(chan struct{}, 2)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.URL.Path == "/body" {
 			_, _ = io.WriteString(w, "begin")
 			_ = http.NewResponseController(w).Flush()
 		}
+		arrived <- struct{}{}
 		<-req.Context().Done()
 		left <- struct{}{}
 	}))
@@ -170,7 +171,7 @@ func TestRealCancellationReachesTheServerV149V151(t *testing.T) {
 	rt, err := roundtrippers.APIBuilder{Dialect: rest.Dialect{}, Concurrency: concurrency}.Build()
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(20*time.Millisecond, cancel)
+	go func() { <-arrived; cancel() }()
 	_, err = rt.RoundTrip(get(ctx, server.URL))
 	require.ErrorIs(t, err, context.Canceled)
 	<-left

@@ -24,10 +24,11 @@ func limit(n int) func(*roundtrippers.APIBuilder) {
 
 func TestConcurrency(t *testing.T) {
 	ms := time.Millisecond
-	var peak, now atomic.Int32
+	var now atomic.Int32
+	peak := make(chan int32, 10)
 	playAll(t, []scenario{
 		{"V082 never more than the limit in flight", limit(3), []layertest.Step{{Answer: func(req *http.Request) (*http.Response, error) {
-			peak.Store(max(peak.Load(), now.Add(1)))
+			peak <- now.Add(1)
 			time.Sleep(100 * ms)
 			now.Add(-1)
 			return answer(req, 1, 200)
@@ -38,7 +39,12 @@ func TestConcurrency(t *testing.T) {
 				all.Go(func() { want(t, c, t.Context(), 200) })
 			}
 			all.Wait()
-			require.EqualValues(t, 3, peak.Load())
+			close(peak)
+			highest := int32(0)
+			for n := range peak {
+				highest = max(highest, n)
+			}
+			require.EqualValues(t, 3, highest)
 			require.Equal(t, 400*ms, time.Since(began))
 		}},
 		{"V083 B48 no permit is held in a back-off", limit(1), apiSteps(503, 200), func(t *testing.T, c *apiClient) {

@@ -148,9 +148,9 @@ func fetch(t *testing.T, rt http.RoundTripper, url string) (*http.Response, stri
 
 func TestRealASilentlyDroppedHTTP2ConnectionIsLeftByTheShardRetry(t *testing.T) { // B83, go-peers 6.12
 	pings := func(tr *http.Transport) {
-		tr.HTTP2 = &http.HTTP2Config{SendPingTimeout: 100 * time.Millisecond, PingTimeout: 100 * time.Millisecond}
+		tr.HTTP2 = &http.HTTP2Config{SendPingTimeout: 500 * time.Millisecond, PingTimeout: 500 * time.Millisecond}
 	}
-	limit := func(tr *http.Transport) { tr.ResponseHeaderTimeout = 200 * time.Millisecond }
+	limit := func(tr *http.Transport) { tr.ResponseHeaderTimeout = time.Second }
 	for name, c := range map[string]struct {
 		tune  func(*http.Transport)
 		shard roundtrippers.Shard

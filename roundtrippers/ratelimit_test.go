@@ -190,7 +190,7 @@ func TestTheRateIsExactWhateverIsCancelledR27(t *testing.T) {
 			if i%2 == 0 { // many of them in the very moment of their turn
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithCancel(ctx)
-				timer := time.AfterFunc(time.Duration(1+i)*50*time.Millisecond, cancel)
+				timer := time.AfterFunc(time.Duration(2+i)*50*time.Millisecond, cancel)
 				defer timer.Stop()
 				defer cancel()
 			}

@@ -228,11 +228,19 @@ func TestWithoutATestTheClockIsTheWallsAndBugsAreFoundAllTheSame(t *testing.T) {
 	for _, f := range layertest.Check(passThrough) {
 		require.Empty(t, f.Broken, f.String())
 	}
-	kit := layertest.Kit{Layer: resend{bug: "the context is dropped"}, Limit: 100 * time.Millisecond}
+	kit := layertest.Kit{Layer: resend{bug: "the context is dropped"}, Limit: time.Second}
 	for _, p := range layertest.Promises() {
-		if p.Name == "cancel while sending" {
-			require.Contains(t, p.Check(kit).String(), "RoundTrip did not return within 100ms")
+		if p.Name != "cancel while sending" {
+			continue
 		}
+		found := p.Check(kit)
+		for range 9 {
+			if found.Untried == "" {
+				break // else the machine was too busy to send within a millisecond of the wall's clock
+			}
+			found = p.Check(kit)
+		}
+		require.Contains(t, found.String(), "RoundTrip did not return within 1s")
 	}
 }
 

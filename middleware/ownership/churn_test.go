@@ -326,7 +326,7 @@ func TestEachAttemptTellsItsEpochAndWhatTimeIsLeft(t *testing.T) { // P15
 }
 
 func TestRealSocketsCarryTheSameChurn(t *testing.T) {
-	c := newClustered(t, ownershiptest.Config{Nodes: 3, Segments: 6, Hints: true}, roundtrippers.OwnershipBuilder{})
+	c := newClustered(t, ownershiptest.Config{Nodes: 3, Segments: 6, Hints: true}, roundtrippers.OwnershipBuilder{Reroute: roundtrippers.Reroute{Attempts: 10}})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var writers sync.WaitGroup
