@@ -60,16 +60,22 @@ func (c *call) wait() *call {
 	return c
 }
 
-func (c *call) within(limit time.Duration) bool {
+func (c *call) within(limit time.Duration) bool { return within(c.done, limit) }
+
+// within waits for done, and reports whether it came in time.
+func within(done <-chan struct{}, limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case <-c.done:
+	case <-done:
 		return true
 	case <-timer.C:
 		return false
 	}
 }
+
+// answered reports whether there is an answer to read.
+func (c *call) answered() bool { return c.over() && c.resp != nil && c.resp.Body != nil }
 
 // over reports whether RoundTrip has returned.
 func (c *call) over() bool {
@@ -85,7 +91,7 @@ func (c *call) over() bool {
 func (t *trial) call(rt http.RoundTripper, req *http.Request) *call {
 	c := t.newCall(rt, req).start().wait()
 	if c.hung {
-		t.breakf("RoundTrip did not return within %v", t.limit())
+		t.breakf("%s", t.tooLong())
 	}
 	return c
 }
@@ -93,11 +99,21 @@ func (t *trial) call(rt http.RoundTripper, req *http.Request) *call {
 // finish reads the answer to its end and closes it, as a good caller does.
 func (c *call) finish() {
 	defer c.cancel()
-	if !c.over() || c.resp == nil || c.resp.Body == nil {
+	if !c.answered() {
 		return
 	}
 	defer c.resp.Body.Close()
 	var buf bytes.Buffer
 	_, c.readErr = buf.ReadFrom(io.LimitReader(c.resp.Body, 8<<20))
 	c.body = buf.String()
+}
+
+// closeWithin closes, and reports whether that returned in time.
+func closeWithin(body io.Closer, limit time.Duration) bool {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		body.Close()
+	}()
+	return within(closed, limit)
 }

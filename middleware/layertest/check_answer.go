@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 )
 
 func (t *trial) answerXorError() {
@@ -24,6 +23,13 @@ func (t *trial) answerXorError() {
 			t.breakf("%s: neither a response nor an error", p.name)
 		case resp != nil && resp.Body == nil:
 			t.breakf("%s: a response (%s) without a body", p.name, resp.Status)
+		}
+	}
+	for _, status := range statuses {
+		c := t.call(t.wrap(t.newBase(Step{Status: status})), t.request(context.Background(), newBodies()))
+		resp, err := c.resp, c.err
+		if c.finish(); resp != nil && err != nil {
+			t.breakf("a %d: a response (%s) and an error (%v)", status, resp.Status, err)
 		}
 	}
 }
@@ -44,8 +50,10 @@ func (t *trial) answersPass() {
 		if step.Err != nil || step.Answer != nil {
 			continue
 		}
+		if step.Status == 0 {
+			step.Status = http.StatusOK
+		}
 		b := t.newBase()
-		b.most = t.kit.maxSends()
 		b.answer = func(n int, s *sent) (*http.Response, error, bool) {
 			if n > b.most {
 				return nil, nil, false
@@ -82,99 +90,19 @@ func (t *trial) answersPass() {
 func answerOf(n int) string { return fmt.Sprintf("the answer to attempt %d", n+1) }
 
 func (t *trial) errorsKept() {
-	for _, step := range append([]Step{{Err: errBoom}}, t.again()...) {
+	steps := append([]Step{{Err: errBoom}}, unusual...)
+	for _, step := range append(steps, t.again()...) {
 		steps, want := []Step{step}, step.Err
 		if want == nil {
 			steps, want = append(steps, Step{Err: errBoom}), errBoom
 		}
 		b := t.newBase(steps...)
-		b.most = t.kit.maxSends()
 		c := t.call(t.wrap(b), t.request(context.Background(), newBodies()))
 		c.finish()
 		if c.resp == nil && c.err != nil && !errors.Is(c.err, want) {
 			t.breakf("the base's error %q came back as %q, in which errors.Is does not find it", want, c.err)
 		}
 	}
-}
-
-func (t *trial) discardedClosed() {
-	for p := range t.paths() {
-		for _, s := range p.base.sends.all() {
-			if s.open > 0 && !p.runaway() {
-				t.breakf("%s: attempt %d began while %d of the earlier answers were not closed", p.name, s.n+1, s.open)
-			}
-		}
-		if !p.call.over() {
-			continue
-		}
-		for i, a := range p.base.made.all() {
-			if a.closes.Load() == 0 {
-				t.breakf("%s: the body of answer %d was never closed", p.name, i+1)
-			}
-		}
-	}
-}
-
-func (t *trial) discardedDrained() {
-	t.discarding(func(step Step, unsized bool) {
-		b := t.newBase(Step{})
-		b.answer = first(b, step, &answerBody{text: strings.Repeat("busy", 512), unsized: unsized})
-		t.call(t.wrap(b), t.request(context.Background(), newBodies())).finish()
-		if b.count() < 2 {
-			return
-		}
-		if read, eof, _ := b.made.all()[0].ended(); !eof {
-			t.breakf("%s (ContentLength known: %v): of its 2 KiB %d bytes were read, and not the io.EOF after them", nameOf(step), !unsized, read)
-		}
-	})
-}
-
-// discarding runs f for each answer that the layer discards.
-func (t *trial) discarding(f func(step Step, other bool)) {
-	t.untried = "the layer never discarded an answer"
-	for _, step := range t.again() {
-		if step.Err == nil {
-			t.untried = ""
-			f(step, false)
-			f(step, true)
-		}
-	}
-}
-
-// first answers the first attempt with body.
-func first(b *base, step Step, body *answerBody) func(int, *sent) (*http.Response, error, bool) {
-	return func(n int, s *sent) (*http.Response, error, bool) {
-		if n > 0 {
-			return nil, nil, false
-		}
-		if err := s.readBody(); err != nil {
-			return nil, err, true
-		}
-		return b.respond(s, step, body), nil, true
-	}
-}
-
-func (t *trial) drainBounded() {
-	const mostBytes, mostTime = 1 << 20, 5 * time.Second
-	t.discarding(func(step Step, silent bool) {
-		body, name := &answerBody{text: "busy", silent: silent}, nameOf(step)+" with a body that stalls"
-		if !silent {
-			body.endless, name = 8<<20, nameOf(step)+" with a body without end"
-		}
-		b := t.newBase(Step{})
-		b.answer = first(b, step, body)
-		c := t.newCall(t.wrap(b), t.request(context.Background(), newBodies())).start().wait()
-		c.finish()
-		switch read, _, took := body.ended(); {
-		case c.hung:
-			t.breakf("%s: RoundTrip did not return within %v", name, t.limit())
-		case b.count() < 2: // it came back
-		case read > mostBytes:
-			t.breakf("%s: more than %d bytes were read", name, mostBytes)
-		case took > mostTime:
-			t.breakf("%s: it was read for %v", name, took)
-		}
-	})
 }
 
 func (t *trial) bodyReadable() {
@@ -198,6 +126,8 @@ func (t *trial) bodyReadable() {
 			got, err := c.body, c.readErr
 			t.pause()
 			switch {
+			case c.resp == nil && c.err != nil && cut != nil && b.count() == sends && len(b.made.all()) > 0 && b.made.all()[len(b.made.all())-1].touched():
+				t.breakf("an answer cut after %d bytes came back as the error %v: reading it is the caller's", len(want), c.err)
 			case c.resp == nil || c.resp.StatusCode != http.StatusOK: // for "answers pass"
 			case cut == nil && (err != nil || got != want):
 				t.breakf("of %d bytes %d could be read, then: %v", len(want), len(got), err)
@@ -205,12 +135,58 @@ func (t *trial) bodyReadable() {
 				t.breakf("an answer cut after %d bytes reads as %d bytes, then: %v; want %v", len(want), len(got), err, cut)
 			case b.count() != sends:
 				t.breakf("it was sent again after it had been answered")
+			case c.resp.Body != nil && !closeWithin(c.resp.Body, t.limit()):
+				t.breakf("a second Close of the body does not return")
 			}
 		}
+	}
+	t.bigAnswer()
+	t.streamed()
+}
+
+// bigAnswer is more than a layer may keep in memory.
+func (t *trial) bigAnswer() {
+	want := strings.Repeat("0123456789abcdef", 3<<16)
+	c := t.call(t.wrap(t.newBase(Step{Body: want})), t.request(context.Background(), newBodies()))
+	if c.finish(); c.resp != nil && (c.body != want || c.readErr != nil) {
+		t.breakf("of %d bytes %d could be read, then: %v", len(want), len(c.body), c.readErr)
+	}
+}
+
+// streamed answers with a body of which no more comes for now.
+func (t *trial) streamed() {
+	b := t.newBase()
+	b.answer = func(_ int, s *sent) (*http.Response, error, bool) {
+		if err := s.readBody(); err != nil {
+			return nil, err, true
+		}
+		return b.respond(s, Step{}, &answerBody{text: "first", silent: true, tied: true}), nil, true
+	}
+	c := t.newCall(t.wrap(b), t.request(context.Background(), newBodies())).start()
+	defer c.cancel()
+	if c.wait(); c.hung {
+		t.breakf("an answer whose body goes on: RoundTrip did not return before its end")
+	}
+	if c.hung || !c.answered() {
+		return
+	}
+	var first [5]byte
+	if n, err := io.ReadFull(c.resp.Body, first[:]); err != nil || string(first[:]) != "first" {
+		t.breakf("an answer whose body goes on: of the 5 bytes that have come %d could be read, then: %v", n, err)
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		_, _ = c.resp.Body.Read(first[:])
+	}()
+	t.pause()
+	if !closeWithin(c.resp.Body, t.limit()) || !within(read, t.limit()) && b.made.all()[0].closes.Load() > 0 {
+		t.breakf("an answer whose body goes on: Close does not end a Read that waits for more, as net/http's does")
 	}
 }
 
 func (t *trial) trailers() {
+	t.trailersUndeclared()
 	const name = "X-Layertest-Sum"
 	for _, step := range append([]Step{{}}, t.again()...) {
 		b := t.newBase(step)
@@ -233,6 +209,26 @@ func (t *trial) trailers() {
 		if c.resp != nil && c.resp.StatusCode == http.StatusOK && c.resp.Trailer.Get(name) != "sum" {
 			t.breakf("once the body is read the trailers are %v, want %s: sum", c.resp.Trailer, name)
 		}
+	}
+}
+
+// trailersUndeclared come without an announcement in a header: net/http sets those
+// in the Response that it has returned, of which a copy does not learn.
+func (t *trial) trailersUndeclared() {
+	const name = "X-Layertest-Late"
+	b := t.newBase()
+	b.answer = func(_ int, s *sent) (*http.Response, error, bool) {
+		if err := s.readBody(); err != nil {
+			return nil, err, true
+		}
+		body := &answerBody{text: "fine", unsized: true}
+		resp := b.respond(s, Step{}, body)
+		body.atEnd = func() { resp.Trailer = http.Header{name: {"sum"}} }
+		return resp, nil, true
+	}
+	c := t.call(t.wrap(b), t.request(context.Background(), newBodies()))
+	if c.finish(); c.resp != nil && c.resp.StatusCode == http.StatusOK && c.resp.Trailer.Get(name) != "sum" {
+		t.breakf("trailers that no header has announced are lost")
 	}
 }
 

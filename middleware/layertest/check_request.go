@@ -2,7 +2,6 @@ package layertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,6 +19,7 @@ func (t *trial) requestUnchanged() {
 }
 
 func (t *trial) requestBodyClosed() {
+	t.uploadGoesOn()
 	for p := range t.paths() {
 		if p.bodies == nil || !p.call.over() {
 			continue
@@ -36,239 +36,52 @@ func (t *trial) requestBodyClosed() {
 	}
 }
 
-// bodyKinds are requests whose bodies a layer has to handle.
-func bodyKinds() map[string]func() *bodies {
-	return map[string]func() *bodies{
-		"a body with GetBody": newBodies,
-		"a body with GetBody, of unknown length": func() *bodies {
-			b := newBodies()
-			b.chunked = true
-			return b
-		},
-		"a body without GetBody": func() *bodies {
-			b := newBodies()
-			b.oneShot = true
-			return b
-		},
-	}
-}
-
-func (t *trial) bodyReplayed() {
-	again := t.again()
-	if len(again) == 0 {
-		t.untried = neverAgain
-		return
-	}
-	for kind, made := range bodyKinds() {
-		for _, step := range again {
-			for _, nested := range []bool{false, true} {
-				t.checkReplay(kind, made(), step, nested)
-			}
-		}
-	}
-}
-
-// checkReplay has three attempts send a body: through one such layer, the first
-// attempt breaking off, or through two in each other.
-func (t *trial) checkReplay(kind string, body *bodies, step Step, nested bool) {
-	b, whole := t.newBase(step, step, Step{}), 0
-	if !nested && step.Err == nil {
-		whole = 1
-		b.answer = func(n int, s *sent) (*http.Response, error, bool) {
-			if n > 0 {
-				return nil, nil, false
-			}
-			_, _ = s.req.Body.Read(make([]byte, 5))
-			closeBody(s.req)
-			return b.respond(s, step, &answerBody{}), nil, true
-		}
-	}
-	rt := t.wrap(b)
-	if nested {
-		rt = t.wrap(rt)
-	}
-	t.call(rt, t.request(context.Background(), body)).finish()
-	for _, s := range b.live() {
-		switch {
-		case s.n < whole:
-		case s.bodyErr != nil:
-			t.breakf("%s, after %s: attempt %d: %v", kind, nameOf(step), s.n+1, s.bodyErr)
-		case s.body != payload:
-			t.breakf("%s, after %s: attempt %d sent %q of length %d, want %q", kind, nameOf(step), s.n+1, s.body, s.req.ContentLength, payload)
-		}
-	}
-}
-
-// readersApart has the first attempt's body read on, as net/http may, while the
-// second attempt's is.
-func (t *trial) readersApart() {
-	again := t.again()
-	if len(again) == 0 {
-		t.untried = neverAgain
-		return
-	}
-	for kind, made := range bodyKinds() {
-		for _, step := range again {
-			want, got := t.secondSends(step, made(), false), t.secondSends(step, made(), true)
-			if got != want {
-				t.breakf("%s, after %s: while the first attempt's body is still being read the second one sends %q instead of %q", kind, nameOf(step), got, want)
-			}
-		}
-	}
-}
-
-// secondSends tells what the second attempt sends; late = while the first one's
-// body is still being read.
-func (t *trial) secondSends(step Step, body *bodies, late bool) (got string) {
-	begun, ended := make(chan struct{}), make(chan struct{})
-	b := t.newBase()
-	firstReads := func(s *sent) {
-		defer close(ended)
-		defer closeBody(s.req)
-		within(begun, time.Second)
-		_, _ = io.Copy(io.Discard, s.req.Body)
-	}
+// uploadGoesOn answers before it reads the body, as net/http may, and reads it
+// before the answer is.
+func (t *trial) uploadGoesOn() {
+	b, done := t.newBase(Step{}), make(chan struct{})
+	var upload *sent
 	b.answer = func(n int, s *sent) (*http.Response, error, bool) {
-		if n > 1 {
+		if n > 0 {
 			return nil, nil, false
 		}
-		var half [11]byte
-		read, _ := io.ReadFull(s.req.Body, half[:])
-		switch {
-		case n == 0 && late:
-			go firstReads(s)
-		case late:
-			close(begun)
-			within(ended, time.Second)
-		}
-		if n > 0 {
-			rest, err := io.ReadAll(s.req.Body)
-			if got = string(half[:read]) + string(rest); err != nil {
-				got += " and then " + err.Error()
-			}
-		}
-		if n > 0 || !late {
-			closeBody(s.req)
-		}
-		switch {
-		case n > 0:
-			return b.respond(s, Step{}, &answerBody{}), nil, true
-		case step.Err != nil:
-			return nil, step.Err, true
-		}
-		return b.respond(s, step, &answerBody{}), nil, true
+		upload = s
+		go func() {
+			defer close(done)
+			time.Sleep(time.Millisecond)
+			_ = s.readBody()
+		}()
+		return b.respond(s, Step{}, &answerBody{text: "early"}), nil, true
 	}
-	t.call(t.wrap(b), t.request(context.Background(), body)).finish()
-	t.rest()
-	return got
-}
-
-func within(done <-chan struct{}, limit time.Duration) {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	}
-}
-
-// getBodyKept asks for the body as net/http does when a connection turns out
-// dead: it closes what it has and calls GetBody.
-func (t *trial) getBodyKept() {
-	for _, step := range append([]Step{{}}, t.again()...) {
-		for kind, made := range bodyKinds() {
-			body := made()
-			b := t.newBase(step, Step{})
-			var length int64
-			b.arrived = func() {
-				sends := b.sends.all()
-				t.checkGetBody(kind, sends[len(sends)-1].req, body, length)
-			}
-			req := t.request(context.Background(), body)
-			length = req.ContentLength
-			t.call(t.wrap(b), req).finish()
-		}
-		for _, none := range []io.ReadCloser{nil, http.NoBody} {
-			b := t.newBase(step, Step{})
-			b.arrived = func() {
-				sends := b.sends.all()
-				if req := sends[len(sends)-1].req; req.Body != nil && req.Body != http.NoBody || req.ContentLength != 0 {
-					t.breakf("a request without a body is sent with %T and ContentLength %d", req.Body, req.ContentLength)
-				}
-			}
-			req := t.request(context.Background(), nil)
-			req.Body = none
-			t.call(t.wrap(b), req).finish()
+	c := t.call(t.wrap(b), t.request(context.Background(), newBodies()))
+	if b.count() > 0 {
+		<-done
+		if c.err == nil && (upload.bodyErr != nil || upload.body != payload) {
+			t.breakf("an answer before the body was read: the body was closed while the transport read it, after %d bytes: %v", len(upload.body), upload.bodyErr)
 		}
 	}
-}
-
-func (t *trial) checkGetBody(kind string, req *http.Request, body *bodies, length int64) {
-	if req.ContentLength != length {
-		t.breakf("%s: ContentLength is %d, was %d", kind, req.ContentLength, length)
-	}
-	if body.oneShot {
-		return
-	}
-	if req.GetBody == nil {
-		t.breakf("%s: GetBody is gone", kind)
-		return
-	}
-	closeBody(req)
-	for range 2 {
-		fresh, err := req.GetBody()
-		if err != nil {
-			t.breakf("%s: GetBody: %v", kind, err)
-			return
-		}
-		got, err := io.ReadAll(fresh)
-		fresh.Close()
-		if err != nil || string(got) != payload {
-			t.breakf("%s: GetBody gives %q, %v", kind, got, err)
-			return
-		}
-	}
-	req.Body, _ = req.GetBody() // for the base to read
-}
-
-func (t *trial) bodyErrorFinal() {
-	body := newBodies()
-	body.readErr = errBoom
-	b := t.newBase(Step{})
-	c := t.call(t.wrap(b), t.request(context.Background(), body))
 	c.finish()
-	if n := b.count(); n > 1 {
-		t.breakf("it was sent %d times although its body could not be read", n)
-	}
-	if c.err != nil && !errors.Is(c.err, errBoom) {
-		t.breakf("the error is %v, want one that is the reader's", c.err)
-	}
 }
 
-func (t *trial) expectContinue() {
-	body := newBodies()
-	b := t.newBase(Step{})
-	var expect string
-	var reads int64
-	b.answer = func(n int, s *sent) (*http.Response, error, bool) {
-		if n == 0 {
-			expect, reads = s.req.Header.Get("Expect"), body.handed.all()[0].reads.Load()
+// contextKept looks at the contexts that attempts are sent with.
+func (t *trial) contextKept() {
+	for _, step := range append([]Step{{}, {Err: errBoom}}, t.again()...) {
+		b := t.newBase(step, Step{})
+		c := t.newCall(t.wrap(b), t.request(context.Background(), newBodies())).start().wait()
+		if c.answered() {
+			_, _ = io.Copy(io.Discard, c.resp.Body)
+			c.resp.Body.Close()
 		}
-		closeBody(s.req)
-		return b.respond(s, Step{Status: http.StatusExpectationFailed}, &answerBody{}), nil, true
-	}
-	req := t.request(context.Background(), body)
-	req.Header.Set("Expect", "100-continue")
-	t.call(t.wrap(b), req).finish()
-	if b.count() > 0 && expect == "" {
-		t.breakf("the Expect header is gone")
-	}
-	var after int64
-	for _, r := range body.handed.all() {
-		after += r.reads.Load()
-	}
-	if reads > 0 || after > 0 {
-		t.breakf("the body was read %d times before the transport asked for it and %d times in all", reads, after)
+		t.rest()
+		for _, s := range b.live() {
+			switch {
+			case !s.marked:
+				t.breakf("attempt %d is sent without the values of the caller's context", s.n+1)
+			case s.ctx.Done() != nil && s.ctx.Done() != c.req.Context().Done() && s.ctx.Err() == nil:
+				t.breakf("the context of attempt %d goes on when its answer has been closed: the cancel of whoever derived it has not been called", s.n+1)
+			}
+		}
+		c.cancel()
 	}
 }
 

@@ -3,7 +3,9 @@ package layertest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -11,64 +13,6 @@ import (
 
 // idHeader tells a base whose request it has.
 const idHeader = "X-Layertest-Id"
-
-func (t *trial) panicReleases() {
-	for _, step := range append([]Step{{}}, t.again()...) {
-		begin, many := 0, 100 // the attempt that panics, and more requests than a layer lets in at once
-		if step.Err != nil || step.Status != 0 {
-			begin, many = 1, 10
-		}
-		panicking := true
-		var mu sync.Mutex
-		seen := map[string]int{}
-		b := t.newBase(Step{})
-		b.answer = func(_ int, s *sent) (*http.Response, error, bool) {
-			id := s.req.Header.Get(idHeader)
-			mu.Lock()
-			n := seen[id]
-			seen[id]++
-			mu.Unlock()
-			switch {
-			case !panicking:
-				return nil, nil, false
-			case n >= begin:
-				closeBody(s.req)
-				panic(errBoom)
-			}
-			if err := s.readBody(); err != nil {
-				return nil, err, true
-			}
-			if step.Err != nil {
-				return nil, step.Err, true
-			}
-			return b.respond(s, step, &answerBody{text: "busy"}), nil, true
-		}
-		rt := t.wrap(b)
-		for i := range many {
-			body := newBodies()
-			req := t.request(context.Background(), body)
-			req.Header.Set(idHeader, fmt.Sprint(i))
-			c := t.newCall(rt, req).start().wait()
-			c.finish()
-			if c.hung {
-				t.breakf("after %d panics RoundTrip did not return within %v", i, t.limit())
-				return
-			}
-			for _, r := range body.handed.all() {
-				if n := r.closes.Load(); n == 0 {
-					t.breakf("after a panic of attempt %d a request body was left open", begin+1)
-				}
-			}
-		}
-		panicking = false
-		t.calm()
-		if c := t.call(rt, t.request(context.Background(), newBodies())); c.err != nil {
-			t.breakf("after %d panics a request fails: %v", many, c.err)
-		} else {
-			c.finish()
-		}
-	}
-}
 
 func (t *trial) concurrentUse() {
 	again := append([]Step{{}}, t.again()...)
@@ -96,6 +40,12 @@ func (t *trial) concurrentUse() {
 		var i int
 		_, _ = fmt.Sscan(id, &i)
 		step := again[i%len(again)]
+		switch i % 16 { // few, for a layer may count them
+		case 5:
+			step = Step{Status: http.StatusInternalServerError}
+		case 11:
+			step = Step{Err: errBoom}
+		}
 		switch {
 		case n > 0:
 			step = Step{}
@@ -125,7 +75,7 @@ func (t *trial) concurrentUse() {
 			defer mu.Unlock()
 			switch {
 			case c.hung || one.hung:
-				faults[fmt.Sprintf("RoundTrip did not return within %v", t.limit())] = true
+				faults[t.tooLong()] = true
 			case c.resp == nil: // it may be refused
 			case c.body != "the answer to "+id:
 				faults[fmt.Sprintf("request %s got the answer %q", id, c.body)] = true
@@ -138,7 +88,7 @@ func (t *trial) concurrentUse() {
 	if answered == 0 {
 		t.breakf("of %d requests at once none was answered", many)
 	}
-	for fault := range faults {
+	for _, fault := range slices.Sorted(maps.Keys(faults)) {
 		t.breakf("%s", fault)
 	}
 }
@@ -158,7 +108,7 @@ func (t *trial) noGoroutineLeft() {
 	}
 	grace := time.Second
 	if t.virtual {
-		grace = time.Hour
+		grace = 5 * time.Minute
 	}
 	n, one := t.goroutines()
 	for wait := time.Millisecond; n > 0 && wait < grace; wait *= 2 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -32,16 +33,24 @@ func Run(t *testing.T, layer middleware.Layer) {
 // around it would mend some of its faults. To test a stack, make it the layer.
 //
 // A layer that holds a mutex while it sends or waits stops virtual time, and the
-// test hangs until go test ends it: that is a finding too. Channels of a layer
-// must be made in Wrap or New, so that they belong to the bubble.
+// test hangs until go test ends it: that is a finding too, which is told after a
+// minute. Channels of a layer must be made in Wrap or New, so that they belong to
+// the bubble.
+//
+// Two kinds of layers break promises by what they are for: one that has two sends
+// of a request under way at once (their attempts have no order), and one that sends
+// another body than the caller's, compressed for instance. What that finds is to be
+// read with it in mind. A mistake that shows only with bodies beyond 64 KiB, or
+// minutes after, is not looked for.
 type Kit struct {
 	// Layer under test. It is wrapped anew for each of many scenarios.
 	Layer middleware.Layer
 	// New makes the layer anew for each scenario; nil = Layer each time. Set it
-	// where a layer holds state beyond Wrap, such as a breaker.
+	// where a layer holds state beyond Wrap, such as a breaker, a cache or a limit.
 	New func() middleware.Layer
-	// Request makes the request that is sent. The kit gives it the body, GetBody
-	// and ContentLength that a scenario needs. nil = a PUT.
+	// Request makes the request that is sent, with the context that it is given. The
+	// kit takes a copy, and gives that the body, GetBody and ContentLength that a
+	// scenario needs. nil = a PUT, or a GET where the layer sends no PUT again.
 	Request func(ctx context.Context) *http.Request
 	// Again are results after which the layer sends again: at least one of them
 	// must show that it does. The kit tries the usual ones on its own (408, 410, 421,
@@ -56,7 +65,14 @@ type Kit struct {
 	// testing/synctest, 10 s on the wall clock.
 	Limit time.Duration
 
-	found *[]Step // what again has found, for all promises
+	known *known
+}
+
+// known is what the promises of one run have found out for each other.
+type known struct {
+	again []Step // results after which the layer sends again
+	get   bool   // it does so with a GET only
+	fit   bool   // it could be tested when it was new
 }
 
 // Promise is one thing that every layer has to keep.
@@ -78,6 +94,8 @@ type Finding struct {
 	// Untried says why there was nothing to check, such as a layer that never sends
 	// again; "" = it was checked. What was not tried is not broken.
 	Untried string
+
+	unfit bool // the layer could not be tested
 }
 
 // Kept reports whether the promise was put to the test and kept.
@@ -103,13 +121,22 @@ func Check(layer middleware.Layer) []Finding { return Kit{Layer: layer}.Check() 
 // clock a layer's waits are waited for, and returning late is told from returning
 // at once only by two seconds; CheckVirtual has neither flaw.
 func (k Kit) Check() []Finding {
-	k.found = new([]Step)
-	if f := setUp.Check(k); !f.Kept() {
+	return k.checkAll(Promise.Check)
+}
+
+func (k Kit) checkAll(checked func(Promise, Kit) Finding) []Finding {
+	k.known = new(known)
+	if f := checked(setUp, k); !f.Kept() {
 		return []Finding{f}
 	}
 	findings := make([]Finding, 0, len(promises))
 	for _, p := range promises {
-		findings = append(findings, p.Check(k))
+		f := checked(p, k)
+		if f.unfit {
+			f.Promise = setUp
+			return []Finding{f}
+		}
+		findings = append(findings, f)
 	}
 	return findings
 }
@@ -118,33 +145,31 @@ func (k Kit) Check() []Finding {
 // own: waits cost nothing and are exact. It does not fail t, which must not be in
 // a bubble.
 func (k Kit) CheckVirtual(t *testing.T) []Finding {
-	k.found = new([]Step)
-	if f := setUp.virtual(t, k); !f.Kept() {
-		return []Finding{f}
-	}
-	findings := make([]Finding, 0, len(promises))
-	for _, p := range promises {
-		findings = append(findings, p.virtual(t, k))
-	}
-	return findings
+	return k.checkAll(func(p Promise, k Kit) Finding { return p.virtual(t, k) })
 }
 
 // Run is the Run of this kit.
 func (k Kit) Run(t *testing.T) {
 	t.Helper()
-	k.found = new([]Step)
-	if f := setUp.virtual(t, k); !f.Kept() {
-		t.Fatalf("the layer cannot be tested: %s", strings.Join(f.Broken, "; "))
-	}
+	k.known = new(known)
+	unfit := setUp.virtual(t, k)
 	for _, p := range promises {
+		if unfit.unfit {
+			break
+		}
 		t.Run(p.Name, func(t *testing.T) {
 			switch f := p.virtual(t, k); {
+			case f.unfit:
+				unfit = f
 			case len(f.Broken) > 0:
 				t.Errorf("%s\n  - %s\nTo mend it: %s", p.Text, strings.Join(f.Broken, "\n  - "), p.Mend)
 			case f.Untried != "":
 				t.Log(f.Untried)
 			}
 		})
+	}
+	if unfit.unfit {
+		t.Fatalf("the layer cannot be tested: %s", strings.Join(unfit.Broken, "; "))
 	}
 }
 
@@ -157,6 +182,7 @@ func (p Promise) Check(k Kit) (f Finding) {
 	t := newTrial(k)
 	switch {
 	case !t.isSetUp():
+		f.unfit = true
 	case k.Refuses && p.answered:
 		t.untried = "the layer refuses every request"
 	default:
@@ -178,9 +204,19 @@ func (p Promise) virtual(t *testing.T, k Kit) (f Finding) {
 			f.Promise, f.Broken = p, append(f.Broken, fmt.Sprint(why))
 		}
 	}()
+	// Made outside of the bubble, whose time may be what stands still.
+	watch := time.AfterFunc(standstill, func() {
+		fmt.Fprintf(os.Stderr, "layertest: %q has taken %v of the wall's clock. Where it never ends, the bubble's time stands still "+
+			"because a goroutine waits for what is not the bubble's: a mutex that another one holds while it sends, waits or reads, or a channel "+
+			"or WaitGroup made before Run (make it in Wrap, or set Kit.New). Kit.Check, on the wall's clock, shows which.\n", p.Name, standstill)
+	})
+	defer watch.Stop()
 	synctest.Test(t, func(*testing.T) { f, checked = p.Check(k), true })
 	return f
 }
+
+// standstill is longer than any promise takes to check, on a busy machine too.
+const standstill = time.Minute
 
 // layer returns the layer to test, or says why there is none.
 func (k Kit) layer() (layer middleware.Layer, err error) {

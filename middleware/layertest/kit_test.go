@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,17 +119,28 @@ var misfits = map[string]struct {
 	kit  layertest.Kit
 	says string
 }{
-	"no layer":                  {layertest.Kit{}, "no layer to test: Layer is nil and New is not set"},
-	"no layer made":             {layertest.Kit{New: func() middleware.Layer { return nil }}, "no layer to test: New returned nil"},
-	"a nil pointer":             {layertest.Kit{Layer: (*careless)(nil)}, "no layer to test: it is a nil *layertest_test.careless"},
-	"a layer that cannot be":    {layertest.Kit{Layer: layerFunc(func(http.RoundTripper) (http.RoundTripper, error) { return nil, io.EOF })}, "Wrap fails: EOF"},
-	"a Wrap without anything":   {layertest.Kit{Layer: layerFunc(func(http.RoundTripper) (http.RoundTripper, error) { return nil, nil })}, "Wrap returns neither a RoundTripper nor an error"},
-	"neither answer nor error":  {layertest.Kit{Layer: answering(nil, nil)}, "a plain request gets neither a response nor an error: RoundTrip must return one of them"},
-	"both answer and error":     {layertest.Kit{Layer: answering(&http.Response{Status: "200 OK", StatusCode: 200, Body: http.NoBody}, io.EOF)}, "a plain request gets both a response (200 OK) and an error (EOF): RoundTrip must return one of them"},
-	"an answer of its own":      {layertest.Kit{Layer: answering(&http.Response{Status: "200 OK", StatusCode: 200, Body: http.NoBody}, nil)}, "a plain request is answered (200 OK) and not sent: set Request to one that is sent"},
-	"a panic":                   {layertest.Kit{Layer: middleware.LayerFunc(func(http.RoundTripper) http.RoundTripper { return &careless{refusal{}} })}, "a plain request ends in a panic: runtime error: invalid memory address"},
-	"a layer that hangs":        {layertest.Kit{Limit: 50 * time.Millisecond, Layer: middleware.LayerFunc(func(http.RoundTripper) http.RoundTripper { return hanging{} })}, "a plain request does not return within 50ms"},
-	"a layer that refuses":      {layertest.Kit{Layer: refusing}, "a plain request comes back as the error closed on Mondays: set Request to one that is answered, or Refuses"},
+	"no layer":                 {layertest.Kit{}, "no layer to test: Layer is nil and New is not set"},
+	"no layer made":            {layertest.Kit{New: func() middleware.Layer { return nil }}, "no layer to test: New returned nil"},
+	"a nil pointer":            {layertest.Kit{Layer: (*careless)(nil)}, "no layer to test: it is a nil *layertest_test.careless"},
+	"a layer that cannot be":   {layertest.Kit{Layer: layerFunc(func(http.RoundTripper) (http.RoundTripper, error) { return nil, io.EOF })}, "Wrap fails: EOF"},
+	"a Wrap without anything":  {layertest.Kit{Layer: layerFunc(func(http.RoundTripper) (http.RoundTripper, error) { return nil, nil })}, "Wrap returns neither a RoundTripper nor an error"},
+	"neither answer nor error": {layertest.Kit{Layer: answering(nil, nil)}, "a plain request gets neither a response nor an error: RoundTrip must return one of them"},
+	"both answer and error":    {layertest.Kit{Layer: answering(&http.Response{Status: "200 OK", StatusCode: 200, Body: http.NoBody}, io.EOF)}, "a plain request gets both a response (200 OK) and an error (EOF): RoundTrip must return one of them"},
+	"an answer of its own":     {layertest.Kit{Layer: answering(&http.Response{Status: "200 OK", StatusCode: 200, Body: http.NoBody}, nil)}, "a plain request is answered (200 OK) and not sent: set Request to one that is sent"},
+	"a panic":                  {layertest.Kit{Layer: middleware.LayerFunc(func(http.RoundTripper) http.RoundTripper { return &careless{refusal{}} })}, "a plain request ends in a panic: runtime error: invalid memory address"},
+	"a layer that hangs":       {layertest.Kit{Limit: 50 * time.Millisecond, Layer: middleware.LayerFunc(func(http.RoundTripper) http.RoundTripper { return hanging{} })}, "a plain request does not return within 50ms"},
+	"a layer that refuses":     {layertest.Kit{Layer: refusing}, "a plain request comes back as the error closed on Mondays: set Request to one that is answered, or Refuses"},
+	"a layer without bodies": {layertest.Kit{Layer: middleware.LayerFunc(func(next http.RoundTripper) http.RoundTripper {
+		return middleware.RoundTripperFunc(func(req *http.Request) (*http.Response, error) {
+			if hasBody(req) {
+				return middleware.Refuse(req, errors.New("no uploads"))
+			}
+			return next.RoundTrip(req)
+		})
+	})}, "a request with a body comes back as the error no uploads: set Request to one that is answered"},
+	"a Wrap that panics":        {layertest.Kit{Layer: layerFunc(func(http.RoundTripper) (http.RoundTripper, error) { panic("not yet") })}, "New or Wrap panics: not yet"},
+	"no request":                {layertest.Kit{Layer: passThrough, Request: func(context.Context) *http.Request { return nil }}, "Request returns nil"},
+	"a request of another time": {layertest.Kit{Layer: passThrough, Request: func(context.Context) *http.Request { return &http.Request{} }}, "Request makes a request without the context that it is given"},
 	"one that is said to, only": {layertest.Kit{Layer: passThrough, Refuses: true}, "it sends a request although it is said to refuse"},
 }
 
@@ -157,6 +169,44 @@ func TestAKitThatIsSetUpWronglyIsToldOnce(t *testing.T) {
 				require.False(t, f.Kept())
 			}
 		})
+	}
+}
+
+// Layers that hold state in themselves, not in what Wrap returns.
+func TestALayerThatKeepsStateFromOneScenarioToTheNextIsToldOnce(t *testing.T) {
+	kept := func(f func(sends int, wraps int) error) middleware.Layer {
+		var sends, wraps atomic.Int64
+		return layerFunc(func(next http.RoundTripper) (http.RoundTripper, error) {
+			wraps.Add(1)
+			if err := f(0, int(wraps.Load())); err != nil {
+				return nil, err
+			}
+			return middleware.RoundTripperFunc(func(req *http.Request) (*http.Response, error) {
+				if err := f(int(sends.Add(1)), 0); err != nil {
+					return middleware.Refuse(req, err)
+				}
+				return next.RoundTrip(req)
+			}), nil
+		})
+	}
+	for want, layer := range map[string]middleware.Layer{
+		"the layer keeps something from one scenario to the next, where a plain request comes back as the error spent": kept(func(sends, _ int) error {
+			if sends > 60 {
+				return errors.New("spent")
+			}
+			return nil
+		}),
+		"the layer keeps something from one scenario to the next, where Wrap fails: wrapped before": kept(func(_, wraps int) error {
+			if wraps > 2 {
+				return errors.New("wrapped before")
+			}
+			return nil
+		}),
+	} {
+		findings := layertest.Kit{Layer: layer}.CheckVirtual(t)
+		require.Len(t, findings, 1)
+		require.Contains(t, findings[0].String(), want)
+		require.Contains(t, findings[0].String(), "Set New to make it anew for each")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -20,26 +21,37 @@ var usual = []Step{
 	{Err: io.EOF},
 }
 
-// again finds the results after which the layer sends again.
+// unusual are others, for the promises about what is repeated by mistake.
+var unusual = []Step{
+	{Err: &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}},
+	{Err: &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}},
+	{Err: &net.DNSError{Err: "no such host", Name: "layer.test", IsNotFound: true}},
+	{Err: io.ErrUnexpectedEOF}, {Err: net.ErrClosed},
+}
+
+// again finds the results after which the layer sends again: a PUT, or a GET where
+// it repeats no other.
 func (t *trial) again() []Step {
-	if t.kit.found == nil {
-		t.kit.found = new([]Step)
-	}
-	asked, found := t.kit.Again, t.kit.found
-	if len(*found) == 0 {
-		for _, step := range append(asked[:len(asked):len(asked)], usual...) {
+	known := t.kit.known
+	for _, get := range []bool{false, true} {
+		if len(known.again) > 0 || get && t.kit.Request != nil {
+			break
+		}
+		known.get = get
+		for _, step := range append(t.kit.Again[:len(t.kit.Again):len(t.kit.Again)], usual...) {
 			b := t.newBase(step, Step{})
 			b.most = 1
 			t.call(t.wrap(b), t.request(context.Background(), newBodies())).finish()
 			if b.count() > 1 {
-				*found = append(*found, step)
+				known.again = append(known.again, step)
 			}
 		}
 	}
-	if len(asked) > 0 && len(*found) == 0 {
+	known.get = known.get && len(known.again) > 0
+	if len(t.kit.Again) > 0 && len(known.again) == 0 {
 		t.breakf("it sends again after none of the results in Kit.Again")
 	}
-	return *found
+	return known.again
 }
 
 // path is one way through a layer, walked to its end: the answer has been read
@@ -98,11 +110,9 @@ func (t *trial) ways() []way {
 		step.Body = "busy"
 		stuck, oneShot := newBodies(), newBodies()
 		stuck.getErr, oneShot.oneShot = errBoom, true
-		forever := t.newBase(step)
-		forever.most = t.kit.maxSends()
 		ways = append(ways,
 			way{name + ", then an answer", t.newBase(step, fine), newBodies(), never},
-			way{name + ", for ever", forever, newBodies(), never},
+			way{name + ", for ever", t.newBase(step), newBodies(), never},
 			way{name + ", then an error of the base", t.newBase(step, Step{Err: errBoom}), newBodies(), never},
 			way{name + ", a GetBody that fails", t.newBase(step, fine), stuck, never},
 			way{name + ", a body without GetBody", t.newBase(step, fine), oneShot, never},
@@ -124,7 +134,7 @@ func nameOf(step Step) string {
 
 // runaway reports a layer that sends on and on: what came of it is for the promise
 // about that.
-func (p *path) runaway() bool { return p.base.most > 0 && p.base.count() > p.base.most }
+func (p *path) runaway() bool { return p.base.count() > p.base.most }
 
 // walk sends one request and plays the good caller to its end.
 func (t *trial) walk(rt http.RoundTripper, w way) *path {
@@ -137,7 +147,7 @@ func (t *trial) walk(rt http.RoundTripper, w way) *path {
 	}
 	p.call.start()
 	if w.cancel == during {
-		p.call.within(time.Millisecond)
+		p.call.within(soon)
 		p.call.cancel()
 	}
 	p.call.wait()

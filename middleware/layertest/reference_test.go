@@ -196,7 +196,7 @@ func (r *resender) loop(req *http.Request) (*http.Response, error) {
 			}
 			return resp, err
 		}
-		if hasBody(req) && req.GetBody == nil {
+		if hasBody(req) && req.GetBody == nil && (r.bug != "a body of length 0 is taken for none" || req.ContentLength != 0) {
 			return resp, err
 		}
 		switch {
@@ -211,7 +211,7 @@ func (r *resender) loop(req *http.Request) (*http.Response, error) {
 			return resp, err
 		}
 		again := req.WithContext(ctx)
-		if hasBody(req) {
+		if hasBody(req) && req.GetBody != nil {
 			body, bodyErr := req.GetBody()
 			if bodyErr != nil {
 				return resp, err
@@ -232,7 +232,7 @@ func (r *resender) loop(req *http.Request) (*http.Response, error) {
 		if resp != nil {
 			r.discard(resp)
 		}
-		if !r.wait(ctx) {
+		if !r.wait(ctx, resp, int(allowed.Load())) {
 			if again.Body != nil {
 				again.Body.Close()
 			}
@@ -255,10 +255,17 @@ func transient(resp *http.Response, err error) bool {
 	return resp.StatusCode == 429 || resp.StatusCode == 502 || resp.StatusCode == 503
 }
 
-func (r *resender) wait(ctx context.Context) bool {
-	if r.bug == "a wait that does not heed the context" {
+func (r *resender) wait(ctx context.Context, resp *http.Response, left int) bool {
+	switch {
+	case r.bug == "a wait that does not heed the context",
+		r.bug == "the second wait does not heed the context" && left == 0:
 		time.Sleep(resendWait)
 		return ctx.Err() == nil
+	case r.bug == "a date is waited for in any case" && resp != nil:
+		if at, err := http.ParseTime(resp.Header.Get("Retry-After")); err == nil {
+			time.Sleep(time.Until(at))
+			return ctx.Err() == nil
+		}
 	}
 	return sleep(ctx, resendWait)
 }
@@ -286,6 +293,15 @@ func (r *resender) discard(resp *http.Response) {
 	case "a drain without a bound in time":
 		_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
 		resp.Body.Close()
+		return
+	}
+	if r.bug == "a drain in the background" {
+		go func() {
+			time.AfterFunc(resendWait+time.Second/2, func() { resp.Body.Close() })
+			_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
+			resp.Body.Close()
+		}()
+		time.Sleep(10 * time.Microsecond) // so that a short answer is gone
 		return
 	}
 	timer := time.AfterFunc(time.Second, func() { resp.Body.Close() })

@@ -10,18 +10,33 @@ import (
 
 const payload = "0123456789abcdef the body of a request"
 
+// markKey is a value that the caller has in the request's context.
+type markKey struct{}
+
 // request makes a request; a nil body is none.
 func (t *trial) request(ctx context.Context, body *bodies) *http.Request {
+	ctx = context.WithValue(ctx, markKey{}, true)
 	var req *http.Request
 	if t.kit.Request != nil {
-		req = t.kit.Request(ctx)
-		req.Body, req.GetBody, req.ContentLength = nil, nil, 0
+		own := *t.kit.Request(ctx)
+		if req = &own; own.Header == nil {
+			own.Header = http.Header{}
+		}
+		own.Header = own.Header.Clone() // it may be the same each time
+		own.Body, own.GetBody, own.ContentLength = nil, nil, 0
 	} else {
+		method := http.MethodPut
+		if t.kit.known.get {
+			method = http.MethodGet
+		}
 		var err error
-		if req, err = http.NewRequestWithContext(ctx, http.MethodPut, "http://layer.test/a/b?c=d", nil); err != nil {
+		if req, err = http.NewRequestWithContext(ctx, method, "http://layer.test/a/b?c=d", nil); err != nil {
 			panic(err) // a constant URL
 		}
-		req.Header.Set("Content-Type", "text/plain")
+		// For a layer to take away. Authorization is left for it to put on.
+		for _, name := range []string{"Accept", "Content-Type", "Cookie", "Proxy-Authorization", "Traceparent", "User-Agent"} {
+			req.Header.Set(name, "layertest")
+		}
 	}
 	body.attach(req)
 	return req
@@ -31,7 +46,8 @@ func (t *trial) request(ctx context.Context, body *bodies) *http.Request {
 type bodies struct {
 	text     string
 	oneShot  bool  // no GetBody
-	chunked  bool  // no ContentLength
+	chunked  bool  // ContentLength -1
+	unsized  bool  // ContentLength 0, which besides a body is unknown as well
 	getErr   error // of GetBody
 	readErr  error // of Read, after half of text
 	handed   list[*reader]
@@ -46,8 +62,11 @@ func (b *bodies) attach(req *http.Request) {
 	}
 	req.Body = b.open()
 	req.ContentLength = int64(len(b.text))
-	if b.chunked {
+	switch {
+	case b.chunked:
 		req.ContentLength = -1
+	case b.unsized:
+		req.ContentLength = 0
 	}
 	if !b.oneShot {
 		req.GetBody = func() (io.ReadCloser, error) {

@@ -42,7 +42,7 @@ func (s snapshot) changes(req *http.Request) (changed []string) {
 	if !maps.EqualFunc(s.header, req.Header, slices.Equal) {
 		changed = append(changed, "Header")
 	}
-	if len(s.trailer) != len(req.Trailer) {
+	if !maps.EqualFunc(s.trailer, req.Trailer, slices.Equal) {
 		changed = append(changed, "Trailer")
 	}
 	if !slices.Equal(s.coding, req.TransferEncoding) {

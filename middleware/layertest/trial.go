@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime/debug"
 	"runtime/pprof"
 	"slices"
 	"strconv"
@@ -17,7 +18,12 @@ import (
 	"github.com/reroute-go/reroute/internal/check"
 )
 
-var errBoom = errors.New("layertest: the base failed")
+var (
+	errBoom = errors.New("layertest: the base failed")
+	// What a base panics with is read by those whose test binary it ends.
+	errPanic = errors.New("layertest: the base panics on purpose, to see what the layer leaves behind: " +
+		"a goroutine in which a layer sends has to recover and pass the panic on")
+)
 
 // trial is one promise being checked.
 type trial struct {
@@ -30,6 +36,9 @@ type trial struct {
 }
 
 func newTrial(k Kit) *trial {
+	if k.known == nil {
+		k.known = new(known)
+	}
 	return &trial{kit: k, virtual: inBubble(), label: "trial " + strconv.FormatInt(trials.Add(1), 10)}
 }
 
@@ -105,34 +114,69 @@ func (t *trial) calm() {
 
 // wrap puts a fresh layer over next; nil = it cannot be made, which is a breach.
 func (t *trial) wrap(next http.RoundTripper) http.RoundTripper {
-	layer, err := t.kit.layer()
+	rt, err := t.wrapped(next)
 	if err != nil {
 		t.breakf("%v", err)
-		return nil
 	}
-	switch rt, err := layer.Wrap(next); {
+	return rt
+}
+
+func (t *trial) wrapped(next http.RoundTripper) (rt http.RoundTripper, err error) {
+	defer func() {
+		if why := recover(); why != nil {
+			rt, err = nil, fmt.Errorf("New or Wrap panics: %v\n%s", why, debug.Stack())
+		}
+	}()
+	layer, err := t.kit.layer()
+	if err != nil {
+		return nil, err
+	}
+	switch rt, err = layer.Wrap(next); {
 	case err != nil:
-		t.breakf("Wrap fails: %v", err)
+		return nil, fmt.Errorf("Wrap fails: %w", err)
 	case check.IsNil(rt):
-		t.breakf("Wrap returns neither a RoundTripper nor an error")
-	default:
-		return rt
+		return nil, errors.New("Wrap returns neither a RoundTripper nor an error")
 	}
-	return nil
+	return rt, nil
 }
 
 // isSetUp reports whether the layer can be made and a plain request passes, or is
 // refused where the layer is said to refuse: the wrong one of them would keep
 // nearly every promise.
 func (t *trial) isSetUp() bool {
-	b := t.newBase(Step{})
-	rt := t.wrap(b)
-	if rt == nil {
-		return false
+	why := t.unfit("a plain request", nil)
+	switch known := t.kit.known; {
+	case why != "" && known.fit && t.kit.New == nil:
+		why = "the layer keeps something from one scenario to the next, where " + why + ". Set New to make it anew for each"
+	case why == "" && !known.fit:
+		why = t.unfit("a request with a body", newBodies())
+		known.fit = why == ""
 	}
-	c := t.newCall(rt, t.request(context.Background(), nil)).start().wait()
+	if why != "" {
+		t.breakf("%s", why)
+	}
+	return why == ""
+}
+
+// unfit says what is wrong with a kit whose request comes to nothing; "" = it is
+// answered, or refused, as it is to be.
+func (t *trial) unfit(request string, body *bodies) (why string) {
+	if made := t.kit.Request; made != nil {
+		switch req := made(context.WithValue(context.Background(), markKey{}, true)); {
+		case req == nil:
+			return "Request returns nil"
+		case req.Context().Value(markKey{}) == nil:
+			return "Request makes a request without the context that it is given"
+		}
+	}
+	b := t.newBase(Step{})
+	rt, err := t.wrapped(b)
+	if err != nil {
+		return err.Error()
+	}
+	c := t.newCall(rt, t.request(context.Background(), body)).start().wait()
 	c.finish()
-	sent, why := b.count() > 0, ""
+	sent := b.count() > 0
 	switch {
 	case c.hung:
 		why = fmt.Sprintf("does not return within %v: set Limit if it takes longer", t.limit())
@@ -151,9 +195,14 @@ func (t *trial) isSetUp() bool {
 		why = fmt.Sprintf("is answered (%s) and not sent: set Request to one that is sent", c.resp.Status)
 	}
 	if why != "" {
-		t.breakf("a plain request %s", why)
+		why = request + " " + why
 	}
-	return why == ""
+	return why
+}
+
+// tooLong is what is said of a call that hangs.
+func (t *trial) tooLong() string {
+	return fmt.Sprintf("RoundTrip did not return within %v (Kit.Limit)", t.limit())
 }
 
 // inLabels runs f under a profiler label, which all goroutines that come of it
