@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -192,9 +193,10 @@ func (t *trial) cancelLater() {
 		for _, attempt := range []int{2, 3} {
 			name := fmt.Sprintf("cancelled after attempt %d, %s", attempt, nameOf(step))
 			b, arrived := t.newBase(step), make(chan struct{})
+			arrive := sync.OnceFunc(func() { close(arrived) })
 			b.arrived = func() {
-				if b.count() == attempt {
-					close(arrived)
+				if b.count() >= attempt {
+					arrive()
 				}
 			}
 			c := t.newCall(t.wrap(b), t.request(context.Background(), newBodies())).start()
@@ -207,8 +209,8 @@ func (t *trial) cancelLater() {
 				c.finish()
 				continue
 			}
-			after, before := time.Since(c.begun), len(b.live())
 			c.cancel()
+			after, before := time.Since(c.begun), len(b.live())
 			c.wait().finish()
 			t.checkEnded(name, c, b, after, nil) // it may have been the last one
 			if len(b.live()) > before {
