@@ -569,3 +569,43 @@ func TestTheBodyOfAnEndlessSourceIsBounded(t *testing.T) { // B05a
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20))
 	require.Equal(t, 1, body.Closes())
 }
+
+func TestABodyOfAnotherLengthThanAnnouncedEndsTheOperationWhateverTheTransportMakesOfIt(t *testing.T) { // R32
+	for name, c := range map[string]struct {
+		text, again string // of the body, and of GetBody's
+		sends       int
+		want        string
+	}{
+		"short":                 {"short", "short", 1, "reroute: the request body has 5 bytes, not the 8 of its ContentLength"},
+		"long":                  {"much too long", "much too long", 1, "reroute: the request body has more bytes than the 8 of its ContentLength"},
+		"short the second time": {"the body", "the", 2, "reroute: the request body has 3 bytes, not the 8 of its ContentLength"},
+	} {
+		for _, kept := range []bool{false, true} {
+			if kept && c.text != c.again {
+				continue
+			}
+			t.Run(fmt.Sprint(name, ", kept: ", kept), func(t *testing.T) {
+				sends := 0
+				var told error
+				base := middleware.RoundTripperFunc(func(req *http.Request) (*http.Response, error) {
+					sends++
+					_, told = io.Copy(io.Discard, req.Body)
+					_ = req.Body.Close()
+					if told != nil {
+						return nil, io.EOF // the connection went first
+					}
+					return &http.Response{StatusCode: 503, Body: http.NoBody, Request: req}, nil
+				})
+				req := to(t.Context(), "http://a.test", "PUT", io.NopCloser(strings.NewReader(c.text)))
+				req.ContentLength = 8
+				if !kept {
+					req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(c.again)), nil }
+				}
+				err := failed(t, stack(t, base, again{}), req)
+				require.Equal(t, middleware.Unmendable, err.Outcome.Cause)
+				require.Equal(t, c.sends, sends)
+				require.EqualError(t, told, c.want)
+			})
+		}
+	}
+}

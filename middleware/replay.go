@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -155,10 +156,28 @@ func (b *replay) finish(answered bool) {
 	src.Close()
 }
 
+// BodyLengthError says that a request body is not as long as its ContentLength, so
+// that the request cannot be sent. It is the caller's mistake or its GetBody's: the
+// operation ends with it (R32). net/http tells of it too, but not always: the
+// connection that it then closes may be the first to fail.
+type BodyLengthError struct {
+	Announced int64 // ContentLength
+	Read      int64 // bytes so far: all of them, or one read too many
+}
+
+// Error names both lengths.
+func (e *BodyLengthError) Error() string {
+	if e.Read > e.Announced {
+		return fmt.Sprintf("reroute: the request body has more bytes than the %d of its ContentLength", e.Announced)
+	}
+	return fmt.Sprintf("reroute: the request body has %d bytes, not the %d of its ContentLength", e.Read, e.Announced)
+}
+
 type replayReader struct {
-	of  *replay
-	src *source // nil until opened, when no Read of the one before is under way
-	pos int     // in kept
+	of   *replay
+	src  *source // nil until opened, when no Read of the one before is under way
+	pos  int     // in kept
+	read int64   // kept bytes included
 
 	detached, closed bool
 }
@@ -174,6 +193,7 @@ func (r *replayReader) Read(p []byte) (int, error) {
 		case r.pos < len(b.kept):
 			n := copy(p, b.kept[r.pos:])
 			r.pos += n
+			r.read += int64(n)
 			return n, nil
 		case b.end != nil:
 			return 0, b.end
@@ -195,6 +215,9 @@ func (r *replayReader) readSource(p []byte) (n int, err error) {
 	b, body := r.of, r.src.body
 	b.started = true
 	b.callOut(func() { n, err = body.Read(p) })
+	if r.read += int64(n); b.length > 0 && (r.read > b.length || err == io.EOF && r.read < b.length) {
+		err = &BodyLengthError{Announced: b.length, Read: r.read}
+	}
 	shared := b.getBody == nil
 	if err != nil && err != io.EOF && !r.closed && !b.finished && (shared || !r.detached) {
 		b.failed = true

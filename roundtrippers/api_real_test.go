@@ -281,7 +281,9 @@ func TestRealBodiesOfAnotherLengthThanAnnouncedEndTheCallR32(t *testing.T) {
 			require.NoError(t, resp.Body.Close())
 			continue
 		}
-		require.ErrorContains(t, err, "Body length 5")
+		var length *middleware.BodyLengthError
+		require.ErrorAs(t, err, &length)
+		require.Equal(t, announced, length.Announced)
 		var typed *middleware.Error
 		require.ErrorAs(t, err, &typed)
 		require.Equal(t, 1, typed.Report.Sends)

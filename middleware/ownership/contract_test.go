@@ -466,7 +466,9 @@ func TestRealShortBodyOfTheSecondSendIsAnErrorAtOnce(t *testing.T) { // R32
 	require.NoError(t, err)
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("the")), nil }
 	_, err = rt.RoundTrip(req)
-	require.ErrorContains(t, err, "Body length 3")
+	var length *middleware.BodyLengthError
+	require.ErrorAs(t, err, &length)
+	require.Equal(t, middleware.BodyLengthError{Announced: 8, Read: 3}, *length)
 	require.Equal(t, 2, reportOf(t, nil, err).Sends)
 	require.LessOrEqual(t, sends.Load(), int64(2))
 }

@@ -158,7 +158,7 @@ func (s *storm) call(op *operation, act func(ctx context.Context)) *result {
 		s.breakIn(op, "%d sends are told, %d were made", told, op.sends.Load())
 	}
 	for _, a := range r.report.Attempts {
-		if a.Err != nil && (strings.Contains(a.Err.Error(), "with Body length") || errors.Is(a.Err, http.ErrBodyReadAfterClose)) {
+		if length := (*middleware.BodyLengthError)(nil); a.Err != nil && (errors.As(a.Err, &length) || strings.Contains(a.Err.Error(), "with Body length") || errors.Is(a.Err, http.ErrBodyReadAfterClose)) {
 			s.breakIn(op, "attempt %d was sent without its own body: %v", a.Number, a.Err)
 		}
 	}
