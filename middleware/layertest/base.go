@@ -138,6 +138,36 @@ func (b *base) play(s *sent) (*http.Response, error) {
 	return b.respond(s, step, &answerBody{text: step.Body}), nil
 }
 
+// reply reads the request's body and answers with step and body, as an answer of
+// the base's.
+func (b *base) reply(s *sent, step Step, body *answerBody) (*http.Response, error, bool) {
+	err := s.readBody()
+	if err == nil {
+		err = step.Err
+	}
+	if err != nil {
+		return nil, err, true
+	}
+	return b.respond(s, step, body), nil, true
+}
+
+// visits counts how often something was there.
+type visits struct {
+	mu sync.Mutex
+	of map[string]int
+}
+
+// before returns how often id was there before.
+func (v *visits) before(id string) int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.of == nil {
+		v.of = map[string]int{}
+	}
+	v.of[id]++
+	return v.of[id] - 1
+}
+
 // respond makes the answer of step with body.
 func (b *base) respond(s *sent, step Step, body *answerBody) *http.Response {
 	status := step.Status

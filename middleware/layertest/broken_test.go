@@ -28,7 +28,7 @@ var broken = map[string][]string{
 	"discarded answers closed":  {"discarded answers are left open", "the returned body's Close goes nowhere"},
 	"discarded answers drained": {"discarded answers are only closed"},
 	"drain bounded":             {"a drain without bounds", "a drain without a bound in time", "a drain in the background"},
-	"body readable":             {"the attempt's context ends with RoundTrip", "a cut answer is sent again", "a cut answer looks whole", "answers are read ahead", "big answers are cut", "a second Close hangs"},
+	"body readable":             {"the attempt's context ends with RoundTrip", "a cut answer is sent again", "a cut answer looks whole", "answers are read ahead", "a cut answer becomes an error", "big answers are cut", "a second Close hangs"},
 	"trailers":                  {"trailers are copied too early", "trailers without an announcement are lost"},
 	"upgrade writable":          {"the writer is hidden"},
 	"cancel before sending":     {"an ended context gives another error", "an ended context is shaken off"},

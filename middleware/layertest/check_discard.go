@@ -57,10 +57,7 @@ func first(b *base, step Step, body *answerBody) func(int, *sent) (*http.Respons
 		if n > 0 {
 			return nil, nil, false
 		}
-		if err := s.readBody(); err != nil {
-			return nil, err, true
-		}
-		return b.respond(s, step, body), nil, true
+		return b.reply(s, step, body)
 	}
 }
 

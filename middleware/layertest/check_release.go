@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
 	"sync/atomic"
 )
 
@@ -16,15 +15,10 @@ func (t *trial) panicReleases() {
 			begin, many = 1, 10
 		}
 		panicking := true
-		var mu sync.Mutex
-		seen := map[string]int{}
+		var seen visits
 		b := t.newBase(Step{})
 		b.answer = func(_ int, s *sent) (*http.Response, error, bool) {
-			id := s.req.Header.Get(idHeader)
-			mu.Lock()
-			n := seen[id]
-			seen[id]++
-			mu.Unlock()
+			n := seen.before(s.req.Header.Get(idHeader))
 			switch {
 			case !panicking:
 				return nil, nil, false
@@ -32,13 +26,7 @@ func (t *trial) panicReleases() {
 				closeBody(s.req)
 				panic(errPanic)
 			}
-			if err := s.readBody(); err != nil {
-				return nil, err, true
-			}
-			if step.Err != nil {
-				return nil, step.Err, true
-			}
-			return b.respond(s, step, &answerBody{text: "busy"}), nil, true
+			return b.reply(s, step, &answerBody{text: "busy"})
 		}
 		rt := t.wrap(b)
 		for i := range many {
@@ -67,53 +55,100 @@ func (t *trial) panicReleases() {
 	}
 }
 
-// failures are ways for a request to end that a layer must have nothing left of.
-var failures = []string{"an error", "a 500", "a context that had ended", "a cancellation", "an answer closed unread", "a cancellation in a crowd"}
+// failure is a way for a request to end of which a layer must have nothing left.
+type failure struct {
+	name   string
+	step   Step // that the base plays
+	cancel moment
+	crowd  bool // all at once, and then all are cancelled
+	unread bool // the answer is closed, not read
+}
+
+var failures = []failure{
+	{name: "an error", step: Step{Err: errBoom}},
+	{name: "a 500", step: Step{Status: http.StatusInternalServerError}},
+	{name: "a context that had ended", cancel: before},
+	{name: "a cancellation", step: Step{Hang: true}, cancel: during},
+	{name: "a cancellation in a crowd", step: Step{Hang: true}, crowd: true},
+	{name: "an answer closed unread", step: Step{Body: "fine"}, unread: true},
+}
 
 // failuresRelease has many requests fail in one way, and one that should be served
 // after them.
 func (t *trial) failuresRelease() {
-	for _, how := range failures {
-		t.checkReleased(how)
+	for _, f := range failures {
+		t.checkReleased(f)
 	}
 }
 
-func (t *trial) checkReleased(how string) {
+func (t *trial) checkReleased(f failure) {
 	const many = 100
 	var over atomic.Bool
-	rt := t.wrap(t.failing(how, &over))
+	b := t.newBase(f.step)
+	b.most *= many
+	b.answer = func(_ int, s *sent) (*http.Response, error, bool) {
+		if !over.Load() {
+			return nil, nil, false
+		}
+		return b.reply(s, Step{}, &answerBody{})
+	}
+	rt := t.wrap(b)
 	if rt == nil {
 		return
 	}
-	var calls []*call
-	var sent []*bodies
+	calls, sent := t.fail(rt, f, many)
+	over.Store(true)
+	for i, c := range calls {
+		if c.hung {
+			if i > 0 { // else other promises tell
+				t.breakf("after %d times %s: %s", i, f.name, t.tooLong())
+			}
+			return
+		}
+	}
+	t.calm()
+	closes := func(b *bodies) int64 { return b.handed.all()[0].closes.Load() }
+	if closes(sent[0]) == 1 { // else "request body closed" tells
+		for _, body := range sent {
+			if n := closes(body); n != 1 {
+				t.breakf("%d times %s: a request body was closed %d times", many, f.name, n)
+			}
+		}
+	}
+	c := t.newCall(rt, t.request(context.Background(), newBodies())).start().wait()
+	if c.hung || c.err != nil && t.virtual { // on the wall's clock it may still hold it against the base
+		t.breakf("after %d times %s no request is served: %v", many, f.name, c.err)
+	}
+	c.finish()
+}
+
+// fail has requests fail until one hangs: one after the other, or in a crowd.
+func (t *trial) fail(rt http.RoundTripper, f failure, many int) (calls []*call, sent []*bodies) {
 	for range many {
 		body := newBodies()
-		req := t.request(context.Background(), body)
-		req.Header.Set(idHeader, "fails")
-		c := t.newCall(rt, req)
+		c := t.newCall(rt, t.request(context.Background(), body))
 		calls, sent = append(calls, c), append(sent, body)
-		switch how {
-		case "a context that had ended":
+		if f.cancel == before {
 			c.cancel()
-		case "a cancellation in a crowd":
-			c.start()
-			continue
 		}
 		c.start()
-		if how == "a cancellation" {
+		if f.crowd {
+			continue
+		}
+		if f.cancel == during {
 			t.cancelSoon(c)
 		}
 		if c.wait(); c.hung {
-			break
+			return
 		}
-		if how == "an answer closed unread" && c.answered() {
+		if f.unread && c.answered() {
 			c.resp.Body.Close()
-			c.resp = nil
+			c.cancel()
+			continue
 		}
 		c.finish()
 	}
-	if how == "a cancellation in a crowd" {
+	if f.crowd {
 		t.pause()
 		for _, c := range slices.Backward(calls) { // those that wait before those that are sent
 			c.cancel()
@@ -122,56 +157,5 @@ func (t *trial) checkReleased(how string) {
 			c.wait().finish()
 		}
 	}
-	over.Store(true)
-	for i, c := range calls {
-		if c.hung {
-			if i > 0 { // else other promises tell
-				t.breakf("after %d times %s: %s", i, how, t.tooLong())
-			}
-			return
-		}
-	}
-	t.calm()
-	for _, body := range sent {
-		n := body.handed.all()[0].closes.Load()
-		if n != 1 && body == sent[0] {
-			break // "request body closed" tells
-		}
-		if n != 1 {
-			t.breakf("%d times %s: a request body was closed %d times", many, how, n)
-		}
-	}
-	c := t.newCall(rt, t.request(context.Background(), newBodies())).start().wait()
-	if c.hung || c.err != nil && t.virtual { // on the wall's clock it may still hold it against the base
-		t.breakf("after %d times %s no request is served: %v", many, how, c.err)
-	}
-	c.finish()
-}
-
-// failing is a base that has requests end as they shall, until it is over.
-func (t *trial) failing(how string, over *atomic.Bool) *base {
-	b := t.newBase(Step{})
-	b.answer = func(_ int, s *sent) (*http.Response, error, bool) {
-		if over.Load() {
-			return nil, nil, false
-		}
-		err := s.readBody()
-		switch {
-		case err != nil:
-		case how == "an error":
-			err = errBoom
-		case how == "a 500":
-			return b.respond(s, Step{Status: http.StatusInternalServerError}, &answerBody{text: "busy"}), nil, true
-		case how == "a cancellation", how == "a cancellation in a crowd":
-			if within(s.ctx.Done(), b.hang) {
-				err = s.ctx.Err()
-			} else {
-				err = errBoom
-			}
-		default:
-			return b.respond(s, Step{}, &answerBody{text: "fine"}), nil, true
-		}
-		return nil, err, true
-	}
-	return b
+	return
 }

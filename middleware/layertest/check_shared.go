@@ -18,14 +18,12 @@ func (t *trial) concurrentUse() {
 	again := append([]Step{{}}, t.again()...)
 	const many = 32
 	var mu sync.Mutex
-	seen, faults := map[string]int{}, map[string]bool{}
+	var seen visits
+	faults := map[string]bool{}
 	b := t.newBase(Step{})
 	b.answer = func(_ int, s *sent) (*http.Response, error, bool) {
 		id := s.req.Header.Get(idHeader)
-		mu.Lock()
-		n := seen[id]
-		seen[id]++
-		mu.Unlock()
+		n := seen.before(id)
 		if id == "" {
 			return nil, nil, false
 		}

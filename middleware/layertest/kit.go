@@ -152,15 +152,15 @@ func (k Kit) CheckVirtual(t *testing.T) []Finding {
 func (k Kit) Run(t *testing.T) {
 	t.Helper()
 	k.known = new(known)
-	unfit := setUp.virtual(t, k)
+	untestable := setUp.virtual(t, k).Broken
 	for _, p := range promises {
-		if unfit.unfit {
+		if len(untestable) > 0 {
 			break
 		}
 		t.Run(p.Name, func(t *testing.T) {
 			switch f := p.virtual(t, k); {
 			case f.unfit:
-				unfit = f
+				untestable = f.Broken
 			case len(f.Broken) > 0:
 				t.Errorf("%s\n  - %s\nTo mend it: %s", p.Text, strings.Join(f.Broken, "\n  - "), p.Mend)
 			case f.Untried != "":
@@ -168,8 +168,8 @@ func (k Kit) Run(t *testing.T) {
 			}
 		})
 	}
-	if unfit.unfit {
-		t.Fatalf("the layer cannot be tested: %s", strings.Join(unfit.Broken, "; "))
+	if len(untestable) > 0 {
+		t.Fatalf("the layer cannot be tested: %s", strings.Join(untestable, "; "))
 	}
 }
 

@@ -172,6 +172,97 @@ func TestAKitThatIsSetUpWronglyIsToldOnce(t *testing.T) {
 	}
 }
 
+// getsAgain sends a GET again after a 503 or an error, on and on and badly.
+var getsAgain = middleware.LayerFunc(func(next http.RoundTripper) http.RoundTripper {
+	return middleware.RoundTripperFunc(func(req *http.Request) (*http.Response, error) {
+		for {
+			resp, err := next.RoundTrip(req)
+			if req.Method != http.MethodGet || err == nil && resp.StatusCode != http.StatusServiceUnavailable {
+				return resp, err
+			}
+			if resp != nil {
+				resp.Body.Close()
+			}
+		}
+	})
+})
+
+func TestALayerThatSendsOnlyGETsAgainIsTriedWithThoseAndStoppedWhereItSendsOnAndOn(t *testing.T) {
+	for _, f := range (layertest.Kit{Layer: getsAgain}).CheckVirtual(t) {
+		require.NotContains(t, f.Untried, "never sent a request again")
+		if f.Promise.Name == "sends bounded" {
+			require.Contains(t, f.String(), "503 Service Unavailable: sent more than 200 times")
+		}
+	}
+}
+
+// resendIf sends a request once more after answers that ask for it.
+func resendIf(again func(*http.Response) bool) middleware.Layer {
+	return middleware.LayerFunc(func(next http.RoundTripper) http.RoundTripper {
+		return middleware.RoundTripperFunc(func(req *http.Request) (*http.Response, error) {
+			resp, err := next.RoundTrip(req)
+			if err != nil || !again(resp) || hasBody(req) && req.GetBody == nil {
+				return resp, err
+			}
+			r2 := *req
+			if hasBody(req) {
+				if r2.Body, err = req.GetBody(); err != nil {
+					return resp, nil //nolint:nilerr // the answer is in hand
+				}
+			}
+			(&resender{}).discard(resp)
+			return next.RoundTrip(&r2)
+		})
+	})
+}
+
+// Each of the requests that fail is sent three times.
+func TestWhatFailuresKeepIsFoundBelowALayerThatSendsOften(t *testing.T) {
+	layer := middleware.LayerFunc(func(next http.RoundTripper) http.RoundTripper {
+		return losesPermits(80)(middleware.RoundTripperFunc(func(req *http.Request) (*http.Response, error) {
+			resp, err := next.RoundTrip(req)
+			for sends := 1; sends < 3 && err != nil && req.Context().Err() == nil && req.GetBody != nil; sends++ {
+				again := *req
+				again.Body, _ = req.GetBody()
+				resp, err = next.RoundTrip(&again)
+			}
+			return resp, err
+		}))
+	})
+	for _, f := range (layertest.Kit{Layer: layer}).CheckVirtual(t) {
+		if f.Promise.Name == "failures release" {
+			require.Contains(t, f.String(), "after 80 times an error")
+		}
+	}
+}
+
+// What comes back in place of a discarded answer is the layer's choice.
+func TestALayerThatReturnsWhatItMightHaveDiscardedIsNotReadOnAndOn(t *testing.T) {
+	for name, kit := range map[string]layertest.Kit{
+		"an answer of Again's own": {
+			Layer: resendIf(func(resp *http.Response) bool { return resp.Header.Get("X-Again") != "" }),
+			Again: []layertest.Step{{Answer: func(req *http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: 418, Header: http.Header{"X-Again": {"1"}}, Body: http.NoBody, Request: req}, nil
+			}}},
+		},
+		"an answer of known length": {Layer: resendIf(func(resp *http.Response) bool { return resp.StatusCode == 503 && resp.ContentLength >= 0 })},
+		"a 200 in Again": {
+			Layer: resendIf(func(resp *http.Response) bool { return resp.Header.Get("X-Again") != "" }),
+			Again: []layertest.Step{{Header: map[string]string{"X-Again": "1"}}},
+		},
+	} {
+		for _, f := range kit.CheckVirtual(t) {
+			if f.Promise.Name == "sends add up" {
+				continue // it does not count in itself
+			}
+			require.Empty(t, f.Broken, "%s: %s", name, f)
+			if f.Promise.Name == "drain bounded" && name == "an answer of Again's own" {
+				require.Contains(t, f.Untried, "never discarded an answer", "the kit makes none that is discarded")
+			}
+		}
+	}
+}
+
 // Layers that hold state in themselves, not in what Wrap returns.
 func TestALayerThatKeepsStateFromOneScenarioToTheNextIsToldOnce(t *testing.T) {
 	kept := func(f func(sends int, wraps int) error) middleware.Layer {

@@ -2,6 +2,7 @@ package layertest_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,6 +95,20 @@ var mistakes = map[string]func(next http.RoundTripper) middleware.RoundTripperFu
 			return resp, err
 		}
 	},
+	"a cut answer becomes an error": func(next http.RoundTripper) middleware.RoundTripperFunc {
+		return func(req *http.Request) (*http.Response, error) {
+			resp, err := next.RoundTrip(req)
+			if err == nil && resp.StatusCode == http.StatusOK && resp.ContentLength > 0 { // a stream is not read ahead
+				text, err := io.ReadAll(resp.Body)
+				if err != nil {
+					resp.Body.Close()
+					return nil, err
+				}
+				resp.Body = &closedWith{Reader: bytes.NewReader(text), Closer: resp.Body}
+			}
+			return resp, err
+		}
+	},
 	"big answers are cut": func(next http.RoundTripper) middleware.RoundTripperFunc {
 		return func(req *http.Request) (*http.Response, error) {
 			resp, err := next.RoundTrip(req)
@@ -150,15 +165,17 @@ var mistakes = map[string]func(next http.RoundTripper) middleware.RoundTripperFu
 			resp, err := next.RoundTrip(req.WithContext(ctx))
 			if err != nil {
 				cancel(nil)
-				return nil, cmpErr(req.Context().Err(), err)
+				return nil, cmp.Or(req.Context().Err(), err)
 			}
-			resp.Body = &onClose{ReadCloser: resp.Body, do: func() { cancel(nil) }}
-			if w, ok := resp.Body.(*onClose).ReadCloser.(io.Writer); ok {
+			body := &onClose{ReadCloser: resp.Body, do: func() { cancel(nil) }}
+			if w, ok := resp.Body.(io.Writer); ok { // of a 101
 				resp.Body = struct {
 					*onClose
 					io.Writer
-				}{resp.Body.(*onClose), w}
+				}{body, w}
+				return resp, nil
 			}
+			resp.Body = body
 			return resp, nil
 		}
 	},
@@ -193,23 +210,7 @@ var mistakes = map[string]func(next http.RoundTripper) middleware.RoundTripperFu
 			}
 		}
 	},
-	"a permit is lost in an error": func(next http.RoundTripper) middleware.RoundTripperFunc {
-		slots := make(chan struct{}, 8)
-		return func(req *http.Request) (*http.Response, error) {
-			if err := acquire(req, slots); err != nil {
-				return middleware.Refuse(req, err)
-			}
-			lost := false
-			defer func() {
-				if !lost {
-					<-slots
-				}
-			}()
-			resp, err := next.RoundTrip(req)
-			lost = err != nil && req.Context().Err() == nil
-			return resp, err
-		}
-	},
+	"a permit is lost in an error": losesPermits(8),
 	"a permit is lost in a cancellation": func(next http.RoundTripper) middleware.RoundTripperFunc {
 		slots := make(chan struct{}, 8)
 		return func(req *http.Request) (*http.Response, error) {
@@ -281,6 +282,27 @@ var mistakes = map[string]func(next http.RoundTripper) middleware.RoundTripperFu
 	},
 }
 
+// losesPermits keeps a permit for good where the base fails.
+func losesPermits(n int) func(http.RoundTripper) middleware.RoundTripperFunc {
+	return func(next http.RoundTripper) middleware.RoundTripperFunc {
+		slots := make(chan struct{}, n)
+		return func(req *http.Request) (*http.Response, error) {
+			if err := acquire(req, slots); err != nil {
+				return middleware.Refuse(req, err)
+			}
+			lost := false
+			defer func() {
+				if !lost {
+					<-slots
+				}
+			}()
+			resp, err := next.RoundTrip(req)
+			lost = err != nil && req.Context().Err() == nil
+			return resp, err
+		}
+	}
+}
+
 // acquire waits for a permit.
 func acquire(req *http.Request, slots chan struct{}) error {
 	select {
@@ -289,13 +311,6 @@ func acquire(req *http.Request, slots chan struct{}) error {
 	case <-req.Context().Done():
 		return req.Context().Err()
 	}
-}
-
-func cmpErr(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
 }
 
 // nameless is a context without values.

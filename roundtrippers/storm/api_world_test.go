@@ -169,13 +169,15 @@ func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
 // pauses are those that the API has asked for, by the times of the storm.
 type pauses struct {
 	mu   sync.Mutex
-	list []struct{ from, until time.Duration }
+	list []pause
 }
+
+type pause struct{ from, until time.Duration }
 
 func (p *pauses) add(from, takes time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.list = append(p.list, struct{ from, until time.Duration }{from, from + takes})
+	p.list = append(p.list, pause{from, from + takes})
 }
 
 // at returns the end of a pause that is on, 0 if there is none. One that was asked
@@ -183,7 +185,7 @@ func (p *pauses) add(from, takes time.Duration) {
 func (p *pauses) at(now time.Duration) (until time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.list = slices.DeleteFunc(p.list, func(s struct{ from, until time.Duration }) bool { return s.until <= now })
+	p.list = slices.DeleteFunc(p.list, func(s pause) bool { return s.until <= now })
 	for _, s := range p.list {
 		if s.from < now {
 			until = max(until, s.until)

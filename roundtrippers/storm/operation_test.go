@@ -158,7 +158,7 @@ func (s *storm) call(op *operation, act func(ctx context.Context)) *result {
 		s.breakIn(op, "%d sends are told, %d were made", told, op.sends.Load())
 	}
 	for _, a := range r.report.Attempts {
-		if length := (*middleware.BodyLengthError)(nil); a.Err != nil && (errors.As(a.Err, &length) || strings.Contains(a.Err.Error(), "with Body length") || errors.Is(a.Err, http.ErrBodyReadAfterClose)) {
+		if bodyLost(a.Err) {
 			s.breakIn(op, "attempt %d was sent without its own body: %v", a.Number, a.Err)
 		}
 	}
@@ -171,3 +171,9 @@ func (s *storm) call(op *operation, act func(ctx context.Context)) *result {
 // onlyOf is an io.Reader that is nothing more, so that http.NewRequest can
 // neither see how long it is nor read it twice.
 func onlyOf(text string) io.Reader { return struct{ io.Reader }{strings.NewReader(text)} }
+
+// bodyLost reports the errors of an attempt that was sent without its own body.
+func bodyLost(err error) bool {
+	var length *middleware.BodyLengthError
+	return err != nil && (errors.As(err, &length) || errors.Is(err, http.ErrBodyReadAfterClose) || strings.Contains(err.Error(), "with Body length"))
+}
